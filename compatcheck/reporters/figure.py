@@ -239,7 +239,7 @@ def draw_steps(
         if any(abs(base - other) <= _APART and left <= last and right >= first for first, last, other in labelled):
             return False
         drawn = [one for index, one in enumerate(heights) if index * width < right and (index + 1) * width > left]
-        return not any(min(pair) < base + 2 and max(pair) > base - 11 for pair in pairwise([drawn[0], *drawn]))
+        return not any(min(pair) < base + 2 and max(pair) > base - 11 for pair in pairwise([*drawn[:1], *drawn]))
 
     for index, (release, value) in enumerate(points):
         x, y = index * width, heights[index]

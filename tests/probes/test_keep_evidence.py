@@ -41,7 +41,7 @@ def change(folder: Path, name: str, file: str, old: str, new: str) -> Probe:
         ("masks", "_tiny_models.py", ('    "gptj": {**_GPT2, "rotary_dim": 8},', ""), {}, {"model_type": "gptj"}),
         ("masks", "_tiny_models.py", ('    "gpt2": _GPT2,', '    "gpt2": {},'), None, {}),
         ("whole_run", "_tiny_models.py", ("return 2 * length", "return 3 * length"), DEEPSPEED, None),
-        ("configured_run", "whole_run.py", ('"reduce_bucket_size": 1 << 17', '"reduce_bucket_size": 1'), {}, None),
+        ("configured_run", "_fsdp.py", ("orig_params=True", "orig_params=False"), {}, None),
         ("configured_run", "whole_run.py", ('"report_to": "none"', '"report_to": []'), None, {}),
     ],
 )
