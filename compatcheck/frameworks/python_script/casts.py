@@ -76,8 +76,11 @@ def _is_float32(value: ast.expr, name: str) -> bool:
     match value:
         case ast.Call(func=ast.Attribute(value=of, attr="float"), args=[], keywords=[]):
             pass
-        case ast.Call(func=ast.Attribute(value=of, attr="to"), args=[dtype], keywords=[]) | ast.Call(
-            func=ast.Attribute(value=of, attr="to"), args=[], keywords=[ast.keyword(arg="dtype", value=dtype)]
+        case (
+            ast.Call(func=ast.Attribute(value=of, attr="to"), args=[dtype], keywords=[])
+            | ast.Call(
+                func=ast.Attribute(value=of, attr="to"), args=[], keywords=[ast.keyword(arg="dtype", value=dtype)]
+            )
         ):
             if dotted_name(dtype) not in {"torch.float32", "torch.float"}:
                 return False

@@ -26,6 +26,7 @@ from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, PREPARES, find_own_adapter, names_none
+from compatcheck.frameworks.python_script.autograd import applies_autograd_function
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.casts import find_float32_cast
 from compatcheck.frameworks.python_script.changes import (
@@ -71,7 +72,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
-from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
+from compatcheck.frameworks.python_script.repeated import builds_again, clears_module_stack, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 from compatcheck.frameworks.vllm import command as vllm
@@ -593,6 +594,10 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     keeps = keeps_model(script.tree, {_BUILDS_ENGINE}) if repeats and "initialize" in script.names else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
+    if repeats and "initialize" in script.names and clears_module_stack(script.tree):
+        yield Statement("run.clears_module_stack", "FWD_MODULE_STACK.clear", value=True)
+    if applies_autograd_function(found.objects.classes):
+        yield Statement("run.uses_autograd_function", "autograd.Function", value=True)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
