@@ -26,7 +26,9 @@ from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, PREPARES, find_own_adapter, names_none
+from compatcheck.frameworks.python_script.autograd import applies_autograd_function
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
+from compatcheck.frameworks.python_script.casts import find_float32_cast
 from compatcheck.frameworks.python_script.changes import (
     ADAPTERS,
     ASKED_BY_FORWARD,
@@ -70,7 +72,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
-from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
+from compatcheck.frameworks.python_script.repeated import builds_again, clears_module_stack, keeps_model
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 from compatcheck.frameworks.vllm import command as vllm
@@ -555,6 +557,7 @@ def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> It
         yield Statement("run.inputs_require_gradients", "(inputs require gradients)", _gives_gradients(script))
         if not found.is_of_trl:
             yield from _tell_preparation(found, script)
+    yield from _tell_cast(found, script, has_adapters=has_adapters)
     if merge is not None:
         found.lines[merge.name] = merge.line
         yield Statement("run.merges_adapter", merge.name, value=True)
@@ -562,6 +565,24 @@ def _tell_adapters(found: Findings, script: Script, *, has_adapters: bool) -> It
         (model,) = found.models.values()
         found.lines[_NO_ADAPTERS] = model.line
         yield Statement("training.peft", _NO_ADAPTERS, None)
+
+
+def _tell_cast(found: Findings, script: Script, *, has_adapters: bool) -> Iterator[Statement]:
+    """Say that the script has all that it trains in float32: adapters where they are there before."""
+    line = find_float32_cast(script, found.objects)
+    wraps = [call.line for call in script.calls() if call.name in _GIVES_ADAPTERS]
+    if line is None or (has_adapters and not (wraps and max(wraps) < line)):
+        return
+    found.lines[_CAST] = line
+    yield Statement("program.trained_dtype", _CAST, "float32")
+    if has_adapters:
+        yield Statement("program.adapter_dtype", _CAST, "float32")
+    else:
+        yield Statement("training.param_dtype", _CAST, "float32")
+
+
+_CAST = "(cast to float32)"
+_GIVES_ADAPTERS = {"get_peft_model", "add_adapter"}
 
 
 def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
@@ -577,6 +598,10 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     if converts is not None:
         found.lines[converts.name] = converts.line
         yield Statement("run.converts_zero_checkpoint", converts.name, value=True)
+    if repeats and "initialize" in script.names and clears_module_stack(script.tree):
+        yield Statement("run.clears_module_stack", "FWD_MODULE_STACK.clear", value=True)
+    if applies_autograd_function(found.objects.classes):
+        yield Statement("run.uses_autograd_function", "autograd.Function", value=True)
     own_adapter = find_own_adapter(script, found.objects)
     if own_adapter is not None:
         found.lines[own_adapter.name] = own_adapter.line
