@@ -185,7 +185,7 @@ class _Advice(NamedTuple):
     upwards: bool
     """Whether newer releases are a remedy and no older ones."""
     short: Sequence[tuple[Sequence[Any], Sequence[Any]]]
-    """By rule, the ranges that its remedies move to and those that it is about: a newer release in neither clears it and mends nothing."""
+    """By rule, the ranges that its remedies move to and those that it is about: a newer release in neither mends nothing."""
 
     def mends(self, release: str) -> bool:
         """Tell whether no rule leaves out a newer release that is not one of its own, either."""
