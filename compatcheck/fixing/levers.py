@@ -131,6 +131,7 @@ def find_levers(
     blame = Blame(rules, subjects)
     concerned = frozenset().union(*map(blame.packages, failing))
     against, upwards = _advised_against(failing, blame), _mended_by_newer(failing, blame)
+    short = _short_of_remedies(failing, rules)
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -152,7 +153,7 @@ def find_levers(
             label = label_beside(name, package.version, torch)
             minor = ".".join((torch or "").split(".")[:2])
             beside = frozenset(one for one in known if name in OF_PYTORCH and built_with(name, one, rules) == minor)
-            said = _Advice(against.get(name, ()), name in upwards)
+            said = _Advice(against.get(name, ()), name in upwards, short.get(name, ()))
             changes[name] = partial(_moves, package, known, ids, said, label, beside)
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
@@ -205,6 +206,14 @@ class _Advice(NamedTuple):
     """Ranges that change more than memory."""
     upwards: bool
     """Whether newer releases are a remedy and no older ones."""
+    short: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    """By rule, the ranges that its remedies move to and those that it is about: a newer release in neither mends nothing."""
+
+    def mends(self, release: str) -> bool:
+        """Tell whether no rule leaves out a newer release that is not one of its own, either."""
+        return not any(
+            all(contains(bounds, release) == "no" for bounds in (*named, *affected)) for named, affected in self.short
+        )
 
 
 def _moves(
@@ -245,6 +254,8 @@ def _moves(
             continue
         seen.add(value)
         move = describe_move(current, release)
+        if not move.endswith("down") and not same and not advice.mends(release):
+            continue
         effect = effect_of_move(move)
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
         if advice.upwards and move.endswith("down"):
@@ -326,6 +337,24 @@ def _mended_by_newer(failing: Sequence[Finding], blame: Blame) -> frozenset[str]
             if remedy["verb"] in moved:
                 moved[remedy["verb"]].update(remedy["target"])
     return frozenset(moved["upgrade"] - moved["downgrade"])
+
+
+def _short_of_remedies(
+    failing: Iterable[Finding], rules: RuleSet
+) -> dict[str, list[tuple[list[object], list[object]]]]:
+    """Collect, of rules about releases of a package whose remedies name newer ones, the ranges of both.
+
+    A rule that ends where another defect begins names the release from which on both are gone.
+    """
+    found: dict[str, list[tuple[list[object], list[object]]]] = {}
+    for rule in filter(None, map(rules.find, dict.fromkeys(finding.rule_id for finding in failing))):
+        remedies = [one for one in rules.texts(rule).remedies if one["verb"] in _RELEASES]
+        for name in dict.fromkeys(name for one in remedies if one["verb"] == "upgrade" for name in one["target"]):
+            affected = [clause.packages.get(name) for clause in rule.clauses]
+            if all(isinstance(bounds, list) for bounds in affected):
+                named = [compile_specifier(str(one["target"][name])) for one in remedies if name in one["target"]]
+                found.setdefault(name, []).append((list(named), affected))
+    return found
 
 
 def _compared(code: Any) -> Iterator[str]:  # noqa: ANN401 (a compiled expression)

@@ -102,6 +102,23 @@ def test_what_is_older_than_an_unsafe_way_back_costs_no_less() -> None:
     assert (older[0].release, {one.effect for one in older}) == ("0.18.2", {CHANGES_TRAINING})
 
 
+@pytest.mark.parametrize("stands", ["2.9.0", "2.9.1"])
+def test_a_newer_release_that_a_remedy_leaves_out_is_no_move(stands: str) -> None:
+    """torch 2.10.0 leaves the detour around cuDNN and brings the cuDNN that computes wrong results: the remedy begins at 2.11."""
+    Path("requirements.txt").write_text(f"torch=={stands}\nnvidia-cudnn-cu12==9.10.2.21\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: {model_type: qwen2_5_vl, has_conv3d: true}\ntraining: {compute_dtype: bfloat16}\n"
+    )
+    stated = read("requirements.txt", "facts.yaml")
+    failing = [one for one in findings(stated) if one.rule_id == "torch/conv3d-half-precision-skips-cudnn"]
+    assert failing
+    moves = find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None).changes["torch"]
+    newer = {one.release for one in moves if not one.move.endswith("down")}
+    assert "2.10.0" not in newer
+    assert {"2.11.0", "2.12.0"} <= newer
+    assert ("2.9.1" in newer) is (stands == "2.9.0")
+
+
 @pytest.mark.parametrize("stands", ["deepspeed==0.16.4", "deepspeed>=0.16.4"])
 def test_a_release_of_years_before_is_no_way_back(stands: str) -> None:
     found = {one.release for one in levers_of(f"{stands}\n").changes["deepspeed"]}
