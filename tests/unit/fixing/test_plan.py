@@ -37,3 +37,16 @@ def test_what_a_search_comes_back_to_is_evaluated_once(tmp_path: Path) -> None:
         CliRunner().invoke(group, ["check", str(tmp_path / "requirements.txt")])
     assert len(evaluated) > 1
     assert set(evaluated.values()) == {1}
+
+
+def test_a_release_that_is_only_too_old_is_no_pin_in_the_way(tmp_path: Path) -> None:
+    """Of trl 0.14 nothing is known beside a torch of a year later: no release of trl "allows" one of trl."""
+    (tmp_path / "requirements.txt").write_text("torch==2.9.1\ntransformers==5.14.1\naccelerate==1.13.0\ntrl==1.13.0\n")
+    (tmp_path / "facts.yaml").write_text(
+        "compatcheck: 1\nmodel: {from: qwen2.5-7b, load_dtype: float32}\nhardware: {world_size: 8}\n"
+        "training: {framework: trl, trainer: bco, mixed_precision: bf16, sharding: ddp, micro_batch_size: 1, "
+        "sequence_length: 2048, gradient_checkpointing: true, peft: lora, lora_rank: 16}\n"
+    )
+    told = " ".join(CliRunner().invoke(group, ["fix", str(tmp_path), "--offline", "--no-policy"]).output.split())
+    assert "trl/logsumexp-gradients-of-float32-logits" in told
+    assert "no known release of trl allows trl" not in told
