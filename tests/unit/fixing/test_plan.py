@@ -41,11 +41,14 @@ def test_what_a_search_comes_back_to_is_evaluated_once(tmp_path: Path) -> None:
 
 def test_a_release_that_is_only_too_old_is_no_pin_in_the_way(tmp_path: Path) -> None:
     """Of trl 0.14 nothing is known beside a torch of a year later: no release of trl "allows" one of trl."""
-    (tmp_path / "requirements.txt").write_text("torch==2.9.1\ntransformers==5.14.1\naccelerate==1.13.0\ntrl==1.13.0\n")
-    (tmp_path / "facts.yaml").write_text(
-        "compatcheck: 1\nmodel: {from: qwen2.5-7b, load_dtype: float32}\nhardware: {world_size: 8}\n"
-        "training: {framework: trl, trainer: bco, mixed_precision: bf16, sharding: ddp, micro_batch_size: 1, "
-        "sequence_length: 2048, gradient_checkpointing: true, peft: lora, lora_rank: 16}\n"
+    (tmp_path / "requirements.txt").write_text("torch==2.9.1\ntransformers==5.14.1\naccelerate==1.13.0\ntrl==1.13.0\npeft==0.18.1\n")
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 8 train.py\n")
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl.experimental.bco import BCOConfig, BCOTrainer\n"
+        "from peft import LoraConfig\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B-Instruct', torch_dtype=torch.float32)\n"
+        "args = BCOConfig(output_dir='out', bf16=True, per_device_train_batch_size=1, max_length=2048)\n"
+        "BCOTrainer(model=model, args=args, peft_config=LoraConfig(r=16, target_modules=['q_proj'])).train()\n"
     )
     told = " ".join(CliRunner().invoke(group, ["fix", str(tmp_path), "--offline", "--no-policy"]).output.split())
     assert "trl/logsumexp-gradients-of-float32-logits" in told
