@@ -41,7 +41,9 @@ def test_what_a_search_comes_back_to_is_evaluated_once(tmp_path: Path) -> None:
 
 def test_a_release_that_is_only_too_old_is_no_pin_in_the_way(tmp_path: Path) -> None:
     """Of trl 0.14 nothing is known beside a torch of a year later: no release of trl "allows" one of trl."""
-    (tmp_path / "requirements.txt").write_text("torch==2.9.1\ntransformers==5.14.1\naccelerate==1.13.0\ntrl==1.13.0\npeft==0.18.1\n")
+    (tmp_path / "requirements.txt").write_text(
+        "torch==2.9.1\ntransformers==5.14.1\naccelerate==1.13.0\ntrl==1.13.0\npeft==0.18.1\n"
+    )
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 8 train.py\n")
     (tmp_path / "train.py").write_text(
         "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl.experimental.bco import BCOConfig, BCOTrainer\n"
