@@ -74,21 +74,10 @@ _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "CONNECTION_STRING")
 """How names end that say so without a break between words: ``ACCESSTOKEN``, ``hfToken``."""
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
 _KEYS_THAT_OPEN = frozenset(
-    [
-        "ACCESS",
-        "ACCOUNT",
-        "API",
-        "APP",
-        "AUTH",
-        "CLIENT",
-        "DEPLOY",
-        "ENCRYPTION",
-        "LICENSE",
-        "MASTER",
-        "PRIVATE",
-        "SECRET",
-    ]
-    + ["SERVICE", "SHARED", "SIGNING", "SSH", "SSL", "STORAGE", "SUBSCRIPTION", "TLS", "USER", "WANDB"]
+    (
+        *("ACCESS", "ACCOUNT", "API", "APP", "AUTH", "CLIENT", "DEPLOY", "ENCRYPTION", "LICENSE", "MASTER", "PRIVATE"),
+        *("SECRET", "SERVICE", "SHARED", "SIGNING", "SSH", "SSL", "STORAGE", "SUBSCRIPTION", "TLS", "USER", "WANDB"),
+    )
 )
 """Words before ``key`` where it opens something; another names a column or a field: ``--input_key question``."""
 

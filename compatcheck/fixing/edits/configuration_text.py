@@ -219,6 +219,8 @@ def describe_edit(text: str, edit: TextEdit) -> str:
         before = None if edit.start == edit.end else re.search(r"""[\w"']+\s*[=:]\s*$""", text[: edit.start])
         return ("" if before is None else before[0]) + edit.new.strip(", \r\n")
     if _is_script(edit.path, text):
+        if not edit.new:
+            return f"without {text[edit.start : edit.end].strip()}"
         before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)

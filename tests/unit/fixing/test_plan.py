@@ -55,3 +55,12 @@ def test_a_release_that_is_only_too_old_is_no_pin_in_the_way(tmp_path: Path) -> 
     told = " ".join(CliRunner().invoke(group, ["fix", str(tmp_path), "--offline", "--no-policy"]).output.split())
     assert "trl/logsumexp-gradients-of-float32-logits" in told
     assert "no known release of trl allows trl" not in told
+
+
+def test_a_switch_that_is_turned_off_is_dropped_from_its_command(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("vllm==0.21.0\n")
+    (tmp_path / "run.sh").write_text("vllm serve Qwen/Qwen3-30B-A3B --enable-sleep-mode --tensor-parallel-size 2\n")
+    told = CliRunner().invoke(group, ["fix", str(tmp_path), "--offline", "--no-policy", "--gpu", "2xB200"]).output
+    assert "+vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size 2\n" in told
+    assert "without --enable-sleep-mode" in told
+    assert "free_cache_engine" not in told
