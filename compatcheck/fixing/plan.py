@@ -448,7 +448,7 @@ class Group:
     def _versions(self, name: str) -> Iterator[str]:
         """Yield the releases of a package that stand in the environments."""
         for subject in self.subjects:
-            package = subject.environment.packages.get(name)
+            package = subject.environment.packages.get(name) if subject.environment is not None else None
             if package is not None and package.version is not None:
                 yield package.version
 
