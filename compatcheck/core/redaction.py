@@ -75,6 +75,13 @@ _FORM_WORDS = frozenset({"ID", "VALUE", "B64", "BASE64"})
 _ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "CONNECTION_STRING")
 """How names end that say so without a break between words: ``ACCESSTOKEN``, ``hfToken``."""
 _HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
+_KEYS_THAT_OPEN = frozenset(
+    (
+        *("ACCESS", "ACCOUNT", "API", "APP", "AUTH", "CLIENT", "DEPLOY", "ENCRYPTION", "LICENSE", "MASTER", "PRIVATE"),
+        *("SECRET", "SERVICE", "SHARED", "SIGNING", "SSH", "SSL", "STORAGE", "SUBSCRIPTION", "TLS", "USER", "WANDB"),
+    )
+)
+"""Words before ``key`` where it opens something; another names a column or a field: ``--input_key question``."""
 
 
 def leave_out_words(written: str) -> str:
@@ -138,6 +145,7 @@ def redact_lines(text: str) -> str:
             (one_word and not name.startswith("-"))
             or re.fullmatch(_HARMLESS_VALUES, value)
             or redact_variable(plain, "value") != REDACTED
+            or _names_field(plain, value)
         ):
             return match[0]
         return f"{name}{between}{REDACTED}"
@@ -146,6 +154,17 @@ def redact_lines(text: str) -> str:
     for stated in _STATED:
         text = re.sub(stated, hide, text)
     return text
+
+
+def _names_field(name: str, value: str) -> bool:
+    """Tell whether a setting says under which word data stand: one of several small words, whose value is one, too."""
+    words = name.split("_")
+    return (
+        words[-1] == "key"
+        and len(words) > 1
+        and words[-2].upper() not in _KEYS_THAT_OPEN
+        and re.fullmatch(r"[a-z][a-z_]{0,30}", value) is not None
+    )
 
 
 def redact_command(text: str) -> str:

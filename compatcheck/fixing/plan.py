@@ -18,6 +18,7 @@ from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
 from compatcheck.fixing.search import Changes, Search, Shortage, State, by_series
 from compatcheck.memory.closed_form.verdict import SAFE
+from compatcheck.resolution.pins import allows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
 MAY_NOT_FIT = "_stack/run-may-not-fit"
 """What is left of a run that fits, but not for certain."""
 _MOST_EXPLAINED = 3
+"""Refused combinations that are looked at to say why a finding stays."""
 _MOST_TO_EXPLAIN = 100
 """How often rules may be matched beyond what the search has taken, to say which pin is in the way of a change."""
-"""Refused combinations that are looked at to say why a finding stays."""
-
 
 NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
 
@@ -430,16 +430,27 @@ class Group:
                 change, pin = nearest, self.evaluation.obstacle((nearest,))
                 if self.evaluation.count > self.evaluation.most + _MOST_TO_EXPLAIN:
                     break
-                if pin is not None and target_of(finding) in self._cleared((change,), whole=False):
+                if pin is None or target_of(finding) not in self._cleared((change,), whole=False):
+                    continue
+                if pin.package == change.name:
                     return (
                         f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
                         f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
                     )
+                if not any(allows(pin.specifier, one) for one in self._versions(pin.package)):  # else it is but too old
+                    return f"{pin}, and nothing that is known goes with {change.name} {change.after}"
         if finding.is_about_fit:
             return self._say_nearest(finding)
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"
         return "no remedy is known"
+
+    def _versions(self, name: str) -> Iterator[str]:
+        """Yield the releases of a package that stand in the environments."""
+        for subject in self.subjects:
+            package = subject.environment.packages.get(name) if subject.environment is not None else None
+            if package is not None and package.version is not None:
+                yield package.version
 
     def _say_nearest(self, finding: Finding) -> str:
         """Say that nothing makes a run fit, and how near to it the best changes come."""

@@ -16,6 +16,7 @@ from compatcheck.fixing.edits.configuration_text import (
     change_option,
     change_value,
     describe_edit,
+    drop_switch,
     replace_switch,
 )
 from compatcheck.fixing.edits.python_text import edit_argument
@@ -375,6 +376,8 @@ def _propose(
                 edit = None if text is None else change_value(source.path, text, key, new, source.line)
                 if edit is not None:
                     yield edit
+        if text is not None and value is False:
+            yield from drop_switch(source.path, text, source.key or "", source.line)
         for spelled in spellings:
             if text is not None and spelled.value is True and spelled.document.source.path == source.path:
                 edit = replace_switch(source.path, text, source.key or "", spelled.key, source.line)

@@ -196,6 +196,16 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     return None if found is None else TextEdit(path, *found.span(1), f"--{new}" if _is_script(path, text) else new)
 
 
+def drop_switch(path: str, text: str, key: str, line: int | None = None) -> Iterator[TextEdit]:
+    """Yield the edits that may turn off a switch of a command which takes no value: it goes, or says ``--no-…``."""
+    name = re.escape(key.lstrip("-")).replace("_", "[-_]")
+    pattern = re.compile(rf"[ \t]+--(?P<name>{name})(?=[ \t]*(?:$|[\\;|&)\n]|[ \t]-))")
+    found = pattern.search(text, _start_of(text, line or 1)) if _is_script(path, text) else None
+    if found is not None:
+        yield TextEdit(path, *found.span(), "")
+        yield TextEdit(path, *found.span("name"), f"no{'-' if '-' in found['name'] else '_'}{found['name']}")
+
+
 def change_option(path: str, text: str, variable: str, option: str, value: Value) -> Iterator[TextEdit]:
     """Yield the edits that give one option of an environment variable another value: ``VARIABLE=option:True,other:1``."""
     pattern = rf"""{variable}['"]?\s*[=:]\s*['"]?(?:[^\s'"]*,)?({option}:[^\s,'";&|)}}]+)"""
@@ -209,6 +219,8 @@ def describe_edit(text: str, edit: TextEdit) -> str:
         before = None if edit.start == edit.end else re.search(r"""[\w"']+\s*[=:]\s*$""", text[: edit.start])
         return ("" if before is None else before[0]) + edit.new.strip(", \r\n")
     if _is_script(edit.path, text):
+        if not edit.new:
+            return f"without {text[edit.start : edit.end].strip()}"
         before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)

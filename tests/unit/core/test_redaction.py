@@ -87,6 +87,7 @@ def test_values_of_secrets_on_a_command_line_are_hidden(text, shown):
         'os.environ["HF_TOKEN"] = "SECRET"',
         "  hub_token: SECRET",
         ' "api_key": "SECRET", "password" : "SECRET"',
+        "--signing_key SECRET --private-key=SECRET --input_key SECRET --wandb_key SECRET",
         "https://u:SECRET@h/x",
     ],
 )
@@ -95,6 +96,10 @@ def test_secrets_of_a_file_are_hidden_where_they_stand(text: str) -> None:
     assert "SECRET" not in shown
     assert "[redacted]" in shown
     assert len(shown.split("  ")) == len(text.split("  "))
+
+
+def test_what_opens_something_is_hidden_however_plain_it_is() -> None:
+    assert redact_lines("--api_key hunter --secret-key=hunter").count("[redacted]") == 2
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,8 @@ def test_secrets_of_a_file_are_hidden_where_they_stand(text: str) -> None:
         "docker run -u 1000:1000 image --token",
         "deepspeed==0.16.4 --hash=sha256:00",
         "A_TOKEN=\n+B=1\n--token\n+x",
+        "openrlhf --input_key question --label_key answer --input-key=prompt",
+        "data:\n  prompt_key: prompt\n  image_key: images",
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
