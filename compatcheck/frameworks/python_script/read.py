@@ -121,6 +121,7 @@ _TRAINS = re.compile(
 )
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
+_LOOP_AT_EDGE = re.compile(rb"^(?:for|while)\b", re.MULTILINE)
 _MAKES_TRAINER = re.compile(
     r"^[ \t]*from[ \t]+(?!trl\b|transformers\b|unsloth\b)[\w.]+[ \t]+import\b[^\n]*(?:\w+Trainer\b|\(|\b[A-Z][A-Z_]+\b)",
     re.MULTILINE,
@@ -157,7 +158,7 @@ def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
     """
     content = read_bytes(path, files).replace(b"\r", b"\n")  # Python takes either for the end of a line
     trains = _TRAINS.search(content) or (told and _LOOPS.search(content))
-    return bool(trains) and _STARTS.search(content) is not None
+    return bool(trains) and (_STARTS.search(content) or (told and _LOOP_AT_EDGE.search(content))) is not None
 
 
 def starts_something(path: str, files: Files = LOCAL) -> bool:

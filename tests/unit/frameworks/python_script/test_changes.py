@@ -681,3 +681,12 @@ def test_a_method_that_is_bound_to_a_model_changes_nothing_by_itself() -> None:
     saved = "(lambda self, *_, **__: get_peft_model_state_dict(self, old())).__get__(model, type(model))"
     assert changes(f"{HEAD}old = model.state_dict\nmodel.state_dict = {saved}\n{TRAIN}") == []
     assert changes(f"{HEAD}model.forward = (lambda self: wrap(self)).__get__(model, type(model))\n{TRAIN}") != []
+
+
+def test_a_loop_at_the_left_edge_starts_where_the_name_tells(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("model = make()\nfor batch in loader:\n    model(**batch).loss.backward()\n")
+    assert python_script.starts_training(str(path), told=True)
+    assert not python_script.starts_training(str(path), told=False)
+    path.write_text("def step(batch):\n    model(**batch).loss.backward()\n")
+    assert not python_script.starts_training(str(path), told=True)
