@@ -21,10 +21,22 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.python_script.meanings import Findings
 
 
+_KERNELS = {("fused", True): "fused", ("foreach", True): "foreach", ("foreach", False): "for_loop"}
+"""What a switch of an optimizer of torch makes it run (torch/optim/adamw.py 2.0 to 2.13: one of the two may be on)."""
+
+
 def take_made(found: Findings) -> None:
     """Take the optimizer of a loop of one's own and the engine that it starts beside, where each is made once."""
     for call in found.made.optimizers:  # which may be made anew on the way
         found.state("training.optimizer", call.name, OPTIMIZERS[call.name], call)
+        told = {
+            name: given.value
+            for name, given in call.keywords.items()
+            if given.why is None and isinstance(given.value, bool)
+        }
+        kernels = next((_KERNELS[name, on] for name, on in told.items() if (name, on) in _KERNELS), None)
+        if kernels is not None:
+            found.state("training.optimizer_implementation", call.name, kernels, call)
     if len(found.made.loads) > 1:
         lines = ", ".join(map(str, found.made.loads))
         found.unresolved.append(

@@ -149,3 +149,12 @@ def test_a_loop_takes_batches_of_its_loader(lines: str, batch: object, length: o
 def test_a_model_whose_matrices_are_split_is_spread(given: str, ranks: object, tmp_path: Path) -> None:
     text = _LOOP.format(_LOSS).replace("torch_dtype=", f"{given}, torch_dtype=")
     assert _facts(tmp_path, text, "training.tensor_parallel", "training.sharding") == [ranks, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "kernels"),
+    [(", fused=True", "fused"), (", foreach=False", "for_loop"), (", fused=kind", None), ("", None)],
+)
+def test_a_switch_of_torch_s_optimizer_tells_its_kernels(tmp_path: Path, words: str, kernels: str | None) -> None:
+    text = _LOOP.format(_LOSS).replace("model.parameters()", f"model.parameters(){words}")
+    assert _facts(tmp_path, text, "training.optimizer_implementation") == [kernels]
