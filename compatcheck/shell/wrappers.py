@@ -24,7 +24,7 @@ MAX_LAYERS = 12
 _SERVES = lazy_compile(r"(?:.*/)?vllm-openai(?:-[\w-]+)?(?::[\w.+-]+)?(?:@sha256:[0-9a-f]+)?", re.ASCII)
 """Images that start ``vllm serve`` with the words behind them: ENTRYPOINT of vLLM's docker/Dockerfile, its module until 0.11."""
 _GIVEN = lazy_compile(r"-.*|[\w.-]+/[\w.-]+", re.DOTALL)
-"""What such an image is given: an option, or a model of the hub; anything else is a command, which stands for another entrypoint."""
+"""What such an image is given: an option, or a model of the hub; anything else is a command of its own."""
 
 
 def serves_itself(image: str, given: str) -> bool:
