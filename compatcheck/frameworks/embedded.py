@@ -16,6 +16,7 @@ from compatcheck.core.pattern import lazy_compile
 from compatcheck.core.source import Source
 from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
 from compatcheck.frameworks.recipe_files import JUSTFILE, MAKEFILE
+from compatcheck.shell.wrappers import serves_itself
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -493,10 +494,14 @@ def _of_container(mapping: YamlMap, lines: list[str], room: _Room) -> Iterator[t
     if not words:
         return
     named = [key for key in _EXECUTED if mapping.get(key) is not None]
-    if len(named) == 1 and isinstance(mapping.get(named[0]), str):
+    as_text, image = isinstance(mapping.get(named[0]), str), mapping.get("image")
+    if isinstance(image, str) and serves_itself(image, (words[0][1].split() or [""])[0]):
+        line, first = words[0]
+        words = [(line, f"{image} {first}"), *words[1:]] if as_text else [(line, image), *words]
+    if len(named) == 1 and as_text:
         yield words[0]
         return
-    yield from _of_words(words, room, as_text=isinstance(mapping.get(named[0]), str))
+    yield from _of_words(words, room, as_text=as_text)
 
 
 def _of_shell(mapping: YamlMap, key: str, lines: list[str]) -> Iterator[tuple[int, str]]:

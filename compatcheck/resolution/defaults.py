@@ -166,7 +166,8 @@ class Defaults:
             else set()
         )
         left = (undecided | by_release.keys() | of_others) - hidden - open_facts - waiting - facts.keys()
-        _take_beneath(documents, left, scope, facts, self._role)
+        fixed = set().union(*(table.forced for table in self._tables))
+        _take_beneath(documents, left, fixed, scope, facts, self._role)
         return Applied(frozenset(hidden), {name: one for name, one in by_release.items() if name not in facts})
 
     def _collect(self, documents: Sequence[Document]) -> tuple[Sequence[str], Sequence[_Table]]:
@@ -198,12 +199,12 @@ class Defaults:
 
 
 def _take_beneath(
-    documents: Sequence[Document], left: set[str], scope: FactScope, facts: dict[str, Fact], role: str
+    documents: Sequence[Document], left: set[str], fixed: set[str], scope: FactScope, facts: dict[str, Fact], role: str
 ) -> None:
     """Take what the sources of a program have where nobody knows which release this is: its own defaults, not those of releases.
 
     So where only other releases are known to have one: a fork may have taken it over. Where the release is known, what its
-    sources have counts for what its releases differ in.
+    sources have counts for what its releases differ in. What its code does whatever the keys say (``fixed``) stays.
     """
     of = (None, "actor" if role == "train" else role)
     for document in documents:
@@ -214,7 +215,7 @@ def _take_beneath(
                 known = facts.get(str(one.fact))
                 replaces = (
                     is_open and known is not None and known.origin == "reader-default" and known.value != one.value
-                )
+                ) and one.fact not in fixed
                 if one.fact is not None and one.role in of and (replaces or (one.fact in left and known is None)):
                     place = beneath.place(one.key)
                     label = "default of the checkout"
@@ -396,6 +397,8 @@ class _Table:
         """Where keys stand that rows need written."""
         self.open_to_all: frozenset[str] = frozenset()
         """Facts that something not read may set for any model: the others may follow it."""
+        self.forced: set[str] = set()
+        """Facts that the program's code decides, whatever its configuration says."""
         self.beneath: Sequence[_Table] = ()
         """Those of the programs that this one is built upon: their defaults hold in releases that none of its rows is about."""
         self.about: dict[str, int] = {}
@@ -412,7 +415,7 @@ class _Table:
     def begin(self, open_to_all: frozenset[str]) -> None:
         """Look at the facts as they are now: which of them something that was not read may set, for this model or for any."""
         self.open_to_all = open_to_all
-        self.by_release = {}
+        self.by_release, self.forced = {}, set()
         self.hidden = {row["fact"] for row in self.rows if row["fact"] not in self.facts and self.may_be_set(row)}
 
     def apply(self, undecided: set[str], waiting: Container[str] = ()) -> set[str]:
@@ -425,6 +428,7 @@ class _Table:
             and self.is_possible(row)
             and self.fits_keys(row)
         ]
+        rows.sort(key=lambda row: not row["forced"] or row["when"] is not None)  # conditions look at what is fixed
         progress = True
         while progress:
             pending = [row for row in rows if row["forced"] or row["fact"] not in self.facts]
@@ -552,7 +556,11 @@ class _Table:
         if (known is not None and not row["forced"]) or self.verdict(row) != _CERTAIN:
             return False
         value = self.value(row)
-        if isinstance(value, Unknown) or (known is not None and known.value == value):
+        if isinstance(value, Unknown):
+            return False
+        if row["forced"]:
+            self.forced.add(row["fact"])
+        if known is not None and known.value == value:
             return False
         decisive = row["present"] if row["key"] is None else ()  # nothing was left out: what is written decides
         places = tuple(place for key in decisive for place in self.places.get(key, ()))

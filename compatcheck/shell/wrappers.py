@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.data_file import read_text
 from compatcheck.core.named_tuple import NamedTuple
+from compatcheck.core.pattern import lazy_compile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 MAX_LAYERS = 12
 """Wrappers and launchers in front of one program; scripts have up to four."""
+
+
+_SERVES = lazy_compile(r"(?:.*/)?vllm-openai(?:-[\w-]+)?(?::[\w.+-]+)?(?:@sha256:[0-9a-f]+)?", re.ASCII)
+"""Images that start ``vllm serve`` with the words behind them: ENTRYPOINT of vLLM's docker/Dockerfile, its module until 0.11."""
+_GIVEN = lazy_compile(r"-.*|[\w.-]+/[\w.-]+", re.DOTALL)
+"""What such an image is given: an option, or a model of the hub; anything else is a command of its own."""
+
+
+def serves_itself(image: str, given: str) -> bool:
+    """Tell whether an image is started with words of its server, the first of which is ``given``."""
+    return _SERVES.fullmatch(image) is not None and _GIVEN.fullmatch(given) is not None
 
 
 class Shown(NamedTuple):
@@ -135,6 +147,8 @@ class _Opening:
         if wrapper.says("assign"):
             self._take_assignments()
         for _ in range(wrapper.skip):
+            if wrapper.says("image") and self._serves_itself():
+                return self._layer()
             self.at += 1
             self._take_options()
         text = next((part for name, part in self.options if part is not None and wrapper.lists("text", name)), None)
@@ -146,6 +160,12 @@ class _Opening:
         if place is not None:
             self.at = place + 1
         return self._layer(text)
+
+    def _serves_itself(self) -> bool:
+        image, *given = (word.text for word in self.words[self.at : self.at + 2])
+        return (
+            bool(given) and serves_itself(image, given[0]) and all(name != "--entrypoint" for name, _ in self.options)
+        )
 
     def _layer(self, text: Part | None = None, *, is_module: bool = False) -> Layer:
         cleared = self.wrapper.says("elsewhere") or any(self.wrapper.lists("clear", name) for name, _ in self.options)

@@ -21,6 +21,7 @@ from compatcheck.collectors.dockerfile.text import (
     unquote,
 )
 from compatcheck.core.textfile import read_utf8
+from compatcheck.shell.wrappers import serves_itself
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,11 +42,13 @@ def find_started(path: str, files: Files, selection: Selection) -> Iterator[tupl
     """
     stages: list[tuple[int | None, list[Instruction]]] = []
     names: list[str] = []
+    images: list[str] = []
     for instruction in read_instructions(read_utf8(path, files, limit=_LIMIT_BYTES)):
         content = instruction.text.content.strip()
         if instruction.name == "FROM":
             words = [word for word in content.split() if not word.startswith("--")]
             base = words[0].lower() if words else ""
+            images.append(base)
             stages.append((len(names) - 1 - names[::-1].index(base) if base in names else None, []))
             names.append(words[2].lower() if len(words) > 2 else str(len(names)))
         elif stages:
@@ -55,12 +58,16 @@ def find_started(path: str, files: Files, selection: Selection) -> Iterator[tupl
     wanted = (selection.stage or "").lower()
     at: int | None = names.index(wanted) if wanted in names else len(stages) - 1 if stages else None
     chain: list[list[Instruction]] = []
+    image = ""
     while at is not None:
+        image = images[at]
         at, own = stages[at]
         chain.append(own)
     stage = _follow(one for own in reversed(chain) for one in own)
     parts = [stage[name] for name in ("ENTRYPOINT", "CMD") if name in stage]
     text = _join([text for _, text in parts]) if parts else ""
+    if text and "ENTRYPOINT" not in stage and serves_itself(image, text.split()[0]):
+        text = f"{image} {text}"
     shell, _, file = text.rpartition(" ")
     copied = stage.get(f"FILE {file}") if not shell or shell in _SHELLS else None
     line, started = copied or (parts[0][0] if parts else 1, text)

@@ -34,6 +34,10 @@ _COMMAND = re.compile(
     r"[ \t]*(?:\$[ \t]+)?(?:#!|(?:export|set)[ \t]|(?:[A-Z][A-Z0-9_]+=\S*[ \t]+)*"
     rf"(?:{LAUNCHERS}|nohup|srun|bash)[ \t])"
 )
+_LOGGED = re.compile(
+    r"^.{0,80}?(?:Traceback \(most recent|(?<!\w)(?:[\w.]*Error|ERROR|INFO|WARNING)(?!\w))", re.MULTILINE
+)
+"""A line of a log, which people put between fences of a shell, too."""
 _KEY = re.compile(r"[ \t]*(?:-[ \t]+)?[\w.\"'/-]+[ \t]*:(?:[ \t]|$)|[ \t]*(?:#|-[ \t]|$)")
 _PROMPT = re.compile(r"[ \t]{0,8}(?:\$|\+{1,4})[ \t]+")
 """Of a person, or the sign of ``set -x``."""
@@ -105,6 +109,8 @@ def find_blocks(text: str, path: str) -> tuple[Block, ...]:
         if suffix is None or not body.strip():
             continue
         if suffix == ".sh":
+            if _LOGGED.search(body) and not any(map(_COMMAND.match, inside)):
+                continue
             body = _without_prompts(inside)
         found.append(_block(path, line, body, suffix))
     if not any(block.path.endswith(".sh") for block in found):

@@ -22,7 +22,7 @@ from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
-from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper
+from compatcheck.shell.wrappers import MAX_LAYERS, Layer, Shown, open_wrapper, serves_itself
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -204,6 +204,8 @@ def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
     """Take one layer off; return the program and its kind when it is the last one."""
     if PYTHON.fullmatch(name):
         return _python(state)
+    if state.words and serves_itself(name, state.words[0].text or ""):
+        return "vllm serve", "tool"
     if name in _TORCHRUN:
         return _torchrun(state)
     if name in _LAUNCHERS:

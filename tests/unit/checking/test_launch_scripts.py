@@ -264,6 +264,27 @@ def test_a_program_of_a_checkout_that_no_list_has_is_of_the_release_it_states(ru
     assert value(subject, "training.tensor_parallel", "actor") == 1
 
 
+def test_what_code_decides_is_not_replaced_by_a_default_of_the_checkout(rules: RuleSet, project: Path) -> None:
+    name = "verl/trainer/config/ppo_megatron_trainer.yaml"
+    command = f"{MEGATRON_PPO} actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4"
+    sizes = "{strategy: megatron, megatron: {tensor_model_parallel_size: 1, sequence_parallel: true}}"
+    files = {
+        "run.sh": f"{command} actor_rollout_ref.actor.use_kl_loss=True trainer.n_gpus_per_node=8\n",
+        "verl/__init__.py": "",
+        "verl/version/version": "0.5.0.dev\n",
+        "verl/trainer/main_ppo.py": "",
+        name: f"actor_rollout_ref:\n  actor: {sizes}\n  ref: {sizes}\n",
+    }
+    for path, text in files.items():
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(text)
+    (subject,) = read(rules, "run.sh").subjects
+    assert value(subject, "training.tensor_parallel", "reference") == 4  # one layout for all models of a process
+
+
+MEGATRON_PPO = "python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=m"
+
+
 @pytest.mark.parametrize(
     ("pin", "ranks"),
     [

@@ -35,6 +35,20 @@ def test_a_block_is_a_file_with_the_lines_of_the_text(language, body, suffix) ->
     assert block.content.decode() == "\n" * 3 + body + "\n"
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("Error executing job with overrides: ['a.b=1', 'data.train_batch_size=16']", False),
+        ("[rank0]: Traceback (most recent call last):\n  File 'a.py', line 1", False),
+        ("INFO 12-16 02:38:24 model_runner.py:1077] Loading model weights took 38.5 GB", False),
+        ("torchrun a.py --bf16\nTraceback (most recent call last):\n  x", True),
+        ("$ python a.py --bf16\nValueError: x", True),
+    ],
+)
+def test_a_log_between_fences_of_a_shell_is_no_script(body, kept) -> None:
+    assert bool(find_blocks(fenced("bash", body), "issue.md")) is kept
+
+
 @pytest.mark.parametrize("before", ["> ", ">> ", "  ", "    "])
 def test_quotation_and_indentation_are_removed(before) -> None:
     body = "training:\n  batch: 2\n"

@@ -329,3 +329,30 @@ def test_a_command_that_is_not_read_hides_no_packages(project: Path) -> None:
         report = json.loads(run("check", *inputs, "--format", "json").out)
         assert [one for one in report["subjects"] if "Dockerfile" in one["id"] and one["environment"]["packages"]]
         assert [one for one in report["skipped"] if one["source"].startswith("Dockerfile")]
+
+
+SERVED = "--model Qwen/Qwen2.5-7B --max-model-len 4096"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (f"FROM vllm/vllm-openai:v0.8.5 AS a\nFROM a\nCMD {json.dumps(SERVED.split())}\n", True),
+        (f'FROM vllm/vllm-openai:v0.8.5\nENTRYPOINT ["python3", "own.py"]\nCMD {json.dumps(SERVED.split())}\n', False),
+        (f"services:\n  a:\n    image: vllm/vllm-openai:v1\n    command: {SERVED}\n", True),
+        (f"services:\n  a:\n    image: vllm/vllm-openai:v1\n    command:\n      {SERVED[:23]}\n      {SERVED[24:]}\n", True),
+        (f"kind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai:v1\n    args: {json.dumps(SERVED.split())}\n", True),
+        (f"services:\n  a:\n    image: vllm/vllm-openai:v1\n    command: {SERVED.removeprefix('--model ')}\n", True),
+        (f"services:\n  a:\n    image: vllm/vllm-openai:v1\n    entrypoint: vllm serve\n    command: {SERVED[8:]}\n", True),
+        (f"services:\n  a:\n    image: own/vllm\n    command: {SERVED}\n", False),  # whose entrypoint nobody knows
+    ],
+)  # fmt: skip
+def test_an_image_that_serves_by_itself_is_given_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, *, read: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "Dockerfile" if text.startswith("FROM") else "compose.yml"
+    (tmp_path / name).write_text(text)
+    told = run("facts", name).out
+    assert ("rollout.max_model_len = 4096" in told) is read
+    assert ("model.name = Qwen/Qwen2.5-7B" in told) is read

@@ -143,6 +143,13 @@ def test_a_stated_value_stays_unless_the_program_forces_its_own() -> None:
     assert fact.alternatives == ((False, Source("t.json")),)
 
 
+def test_a_condition_looks_at_what_another_row_fixes() -> None:
+    rows = [row(PACKING, True, when="training.zero_stage == 1", forced=True), row(STAGE, 3, forced=True)]
+    found = applied(rows, document("hf_trainer", "k"), facts={STAGE: 1})
+    assert found[STAGE].value == 3
+    assert PACKING not in found
+
+
 @pytest.mark.parametrize(("affected", "value"), [(">=4.48", True), ("<4.48", False)])
 def test_what_merely_follows_is_replaced_where_every_later_release_does_so(affected: str, *, value: bool) -> None:
     rows = [
