@@ -58,11 +58,16 @@ def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
 
 
 def _name_elsewhere(item: InputFile) -> Iterator[str]:
-    """Yield the files of other directories that one names as no more than a part of its run: a base is a run of its own, too."""
+    """Yield the files of other directories that one names as no more than a part of its run."""
+    directory = os.path.dirname(os.path.realpath(item.path))
+    yield from (path for path in _name_parts(item) if os.path.dirname(path) != directory)
+
+
+def _name_parts(item: InputFile) -> Iterator[str]:
+    """Yield the files that one names as no more than a part of its run: a base is a run of its own, too."""
     kinds = {"deepspeed", "accelerate", "config"} if item.is_launch else {"deepspeed", "accelerate"}
     names = (name for document in item.documents for kind, name, _ in document.references if kind in kinds)
-    directory = os.path.dirname(os.path.realpath(item.path))
-    yield from (path for name in names if os.path.dirname(path := resolve_reference(item.path, name)) != directory)
+    yield from (resolve_reference(item.path, name) for name in names)
 
 
 def find_beneath(document: Document, items: Mapping[str, InputFile]) -> set[str]:
@@ -85,7 +90,8 @@ def find_beneath(document: Document, items: Mapping[str, InputFile]) -> set[str]
 def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
     scripts = [item for item in items if item.path.endswith(".py")]  # each says itself what it reads
     yield from (merge_run([item], directory) for item in scripts)
-    items = [item for item in items if item not in scripts]
+    of_scripts = {path for item in scripts for path in _name_parts(item)}
+    items = [item for item in items if item not in scripts and os.path.realpath(item.path) not in of_scripts]
     if not items:
         return
     kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]

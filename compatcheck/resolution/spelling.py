@@ -30,6 +30,13 @@ def as_python(value: object) -> str:
     return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
+def as_mapping(key: str, literal: str) -> str:
+    """Return the mapping with one entry in Python, of mappings where its key is dotted: ``{"outer": {"inner": 1}}``."""
+    for name in reversed(key.split(".")):
+        literal = f"{{{json.dumps(name)}: {literal}}}"
+    return literal
+
+
 class Spelling(NamedTuple):
     """One key that states a fact."""
 
@@ -78,9 +85,9 @@ class Spelling(NamedTuple):
             return self.name, str(self.value).lower() if lower else str(self.value)
         literal = as_python(self.value)
         beside = any(one.key.startswith(f"{outer}.") and one.key != self.key for one in self.document.statements)
-        if not inner or beside or "." in inner:  # the other entries stay
+        if not inner or beside:  # the other entries stay
             return self.key.rpartition(".")[2], literal
-        return outer, f'{{"{inner}": {literal}}}'
+        return outer, as_mapping(inner, literal)
 
 
 def find_spellings(

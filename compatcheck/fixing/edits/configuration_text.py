@@ -13,6 +13,7 @@ from compatcheck.core.fix import TextEdit
 from compatcheck.core.textfile import reads_as_script
 from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.frameworks.lines import locate_keys
+from compatcheck.resolution.spelling import as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,7 +178,7 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
     section, dot, inner = name.partition(".")
     if dashes and dot and not any("." in one for one in document.lines):
         if section not in document.lines:  # a mapping is JSON text to transformers' parser
-            text = json.dumps({inner: value})
+            text = as_mapping(inner, json.dumps(value))
             yield TextEdit(path, end, end, f" --{section}{last['sign']}'{text}'")
         return
     if dashes and value is True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from compatcheck.frameworks.keys import Expression
 from compatcheck.frameworks.python_script.calls import parse_script
 from compatcheck.frameworks.python_script.meanings import keyword_of
 from compatcheck.frameworks.python_script.nodes import dotted_name
-from compatcheck.resolution.spelling import as_python
+from compatcheck.resolution.spelling import as_mapping, as_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,20 +59,19 @@ def edit_argument(path: str, text: str, key: str, value: Value, line: int | None
                 if given is not None:
                     start, end = script.span(given)
                     yield TextEdit(path, start, end, _write(value, text[start:end]))
-                elif isinstance(keyword.value, ast.Dict) and "." not in inner:
-                    last = keyword.value.values[-1:]
-                    at = script.span(last[0])[1] if last else script.span(keyword.value)[0] + 1
-                    yield TextEdit(path, at, at, f"{', ' if last else ''}{json.dumps(inner)}: {_write(value, '')}")
-    for call in calls if "." not in inner else ():
+                elif isinstance(keyword.value, ast.Dict):
+                    mapping, rest = _innermost(keyword.value, inner)
+                    last = mapping.values[-1:]
+                    at = script.span(last[0])[1] if last else script.span(mapping)[0] + 1
+                    yield TextEdit(path, at, at, f"{', ' if last else ''}{as_mapping(rest, _write(value, ''))[1:-1]}")
+    for call in calls:
         name = names[call]
         if (
             call.lineno == line
             and name not in {keyword.arg for keyword in call.keywords}
             and not _may_be_given(call, name, nodes)
         ):
-            written = (
-                _write(value, _torch(outer, text)) if not inner else f"{{{json.dumps(inner)}: {_write(value, '')}}}"
-            )
+            written = as_mapping(inner, _write(value, "")) if inner else _write(value, _torch(outer, text))
             yield from script.add(path, call, f"{name}={written}")
 
 
@@ -157,6 +155,13 @@ def _entry(mapping: ast.expr, key: str) -> ast.expr | None:
         entries = [(one.arg, one.value) for one in mapping.keywords]
     found = next((value for name_, value in entries if name_ == name), None)
     return found if found is None or not inner else _entry(found, inner)
+
+
+def _innermost(mapping: ast.Dict, key: str) -> tuple[ast.Dict, str]:
+    """Return the innermost mapping written out that an entry is missing from, and the rest of its key."""
+    name, _, inner = key.partition(".")
+    found = _entry(mapping, name) if inner else None
+    return _innermost(found, inner) if isinstance(found, ast.Dict) else (mapping, key)
 
 
 def _torch(key: str, text: str) -> str:

@@ -146,6 +146,16 @@ def test_what_a_run_of_another_folder_names_is_no_run_of_its_own(
     }
 
 
+def test_what_a_script_beside_it_names_is_no_run_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = TRAIN.replace("HfArgumentParser, ", "").replace(
+        "(training,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()",
+        'training = TrainingArguments(output_dir="out", deepspeed="ds.json")',
+    )
+    write(tmp_path, {"requirements.txt": STACK, "train.py": script, "ds.json": ZERO3})
+    monkeypatch.chdir(tmp_path)
+    assert list(found()[1]) == ["requirements.txt + train.py"]
+
+
 def test_a_commit_of_what_a_run_names_by_way_of_another_file_checks_that_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

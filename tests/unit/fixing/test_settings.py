@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.fixing.settings import _list_needed
+from compatcheck.checking import Request
+from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.inspection import as_inspection
+from compatcheck.fixing.files import EditableFiles
+from compatcheck.fixing.settings import _list_needed, find_setting
+from compatcheck.rules.locate import open_rules
 from tests.cli.run_cli import run
 
 LLAMAFACTORY = """\
@@ -518,3 +523,33 @@ def test_a_switch_of_attention_is_put_in_the_place_of_another() -> None:
     )
     told = run("fix", ".", "--gpu", "8xH100-80GB", "--no-policy", "--offline").out
     assert "\n-sdp_attention: true\n+flash_attention: true\n" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        (
+            "run.sh",
+            "trl sft --model_name_or_path Qwen/Qwen2.5-7B --output_dir out",
+            """ --accelerator_config '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'""",
+        ),
+        (
+            "train.py",
+            "from trl import SFTConfig, SFTTrainer\nSFTTrainer('Qwen/Qwen2.5-7B', SFTConfig(output_dir='out')",
+            ", accelerator_config={'gradient_accumulation_kwargs': {'sync_each_batch': True}})",
+        ),
+    ],
+)
+def test_a_mapping_within_a_mapping_is_written_as_one(name: str, text: str, after: str) -> None:
+    """Its parser knows no dotted name: with ``{"gradient_accumulation_kwargs.sync_each_batch": true}`` the run does not start."""
+    Path("requirements.txt").write_text("trl==1.6.0\ntransformers==5.3.0\ntorch==2.9.0\naccelerate==1.13.0\n")
+    Path(name).write_text(f"{text})\n" if name.endswith(".py") else f"{text}\n")
+    rules = open_rules()
+    request = Request(paths=(".",), here=False)
+    (subject,) = gather_all(as_inspection(request), rules, {}).subjects
+    (role,) = subject.roles
+    files = EditableFiles([subject])
+    change = find_setting(subject, role, {"training.sync_each_batch": True}, "safe", None, rules, files)
+    assert change is not None
+    (edit,) = change.edits
+    assert edit.new.replace('"', "'") == after.replace('"', "'").removesuffix(")")

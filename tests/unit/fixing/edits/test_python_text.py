@@ -16,6 +16,10 @@ LINES = 'args = SFTConfig(\n    output_dir="out",  # where\n    per_device_train
 UNPACKED = 'kw = {"bf16": True}\nargs = SFTConfig(**kw)\n'
 NESTED = 'args = SFTConfig(gradient_checkpointing_kwargs={"use_reentrant": True}, output_dir="é")\n'
 
+MAPPING = 'args = SFTConfig(accelerator_config={"even_batches": True})\n'
+TWO = 'args = SFTConfig(accelerator_config={"other": {"second": 2}})\n'
+WITHIN = 'True, accelerator_config={"gradient_accumulation_kwargs": {"sync_each_batch": True}})'
+
 
 def edited(text: str, key: str, value: object, line: int | None = None) -> list[str]:
     """Return what each edit makes of a script."""
@@ -35,6 +39,9 @@ def edited(text: str, key: str, value: object, line: int | None = None) -> list[
         (NESTED, "gradient_checkpointing_kwargs.use_reentrant", False, 1, NESTED.replace(": True", ": False")),
         (NESTED, "gradient_checkpointing_kwargs.other", 1, 1, NESTED.replace("True}", 'True, "other": 1}')),
         (CALL, "model_init_kwargs.dtype", "bfloat16", 3, CALL.replace("True)", INSIDE)),
+        (CALL, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch", True, 3, CALL.replace("True)", WITHIN)),
+        (MAPPING, "accelerator_config.other.name", 1, 1, MAPPING.replace("True}", 'True, "other": {"name": 1}}')),
+        (TWO, "accelerator_config.other.name", 1, 1, TWO.replace("2}", '2, "name": 1}')),
         (DTYPE, "torch_dtype", "bfloat16", 1, DTYPE.replace("float32", "bfloat16")),
         (LOADED, "dtype", "bfloat16", 2, LOADED.replace("(n)", "(n, dtype=torch.bfloat16)")),
         ("c = LoraConfig(r=8)\n", "lora_r", 4, 1, "c = LoraConfig(r=4)\n"),
