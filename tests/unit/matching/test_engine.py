@@ -210,7 +210,7 @@ def test_that_a_package_is_not_there_speaks_for_no_pitfall() -> None:
     for origin, found in (("installed", 0), ("configuration", 1)):
         told = subject({})
         facts = {"training.peft": Fact("training.peft", None, origin)}
-        outcome = match(told._replace(roles={role: facts for role in told.roles}), rule_set(waits))
+        outcome = match(told._replace(roles=dict.fromkeys(told.roles, facts)), rule_set(waits))
         assert (len(outcome.findings), outcome.waiting) == (found, 1 - found)
 
 
