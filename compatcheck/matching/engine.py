@@ -194,7 +194,8 @@ class RelevantRules(NamedTuple):
             return RuleOutcome(because="this model is only run forward")
         if self.served and not self._runs_there(decision.packages):
             return RuleOutcome(because="the engine that is started does not run that code")
-        if self.served and any(need.startswith("training.") for need in decision.needs):
+        trains_nothing = self.served or (not stated and _only_converts(scope))
+        if trains_nothing and any(need.startswith("training.") for need in decision.needs):
             return RuleOutcome(because="no training is started")
         if never_runs(decision.packages, scope):
             return RuleOutcome(because="this program does not run that code")
@@ -229,14 +230,21 @@ WORK = frozenset({"forward", "backward", "step"})
 
 def states_run(facts: Mapping[str, Fact]) -> bool:
     """Tell whether anything is known of a training run; that peft is not installed says nothing of one."""
-    return any(
-        name.startswith(("training.", "rollout.")) and not _is_of_absence(name, fact) for name, fact in facts.items()
-    )
+    return any(name.startswith(_OF_RUNS) and not _is_of_absence(name, fact) for name, fact in facts.items())
+
+
+def _only_converts(scope: FactScope) -> bool:
+    """Tell whether a program merges adapters or the checkpoints of ranks, and nothing in it that was not read may train."""
+    return any(scope.value(name) is True for name in _CONVERTS) and scope.declared(CHECKPOINTING) is False
+
+
+_CONVERTS = ("run.merges_adapter", "run.converts_zero_checkpoint")
+_OF_RUNS = ("training.", "rollout.")
 
 
 def _is_of_absence(name: str, fact: Fact) -> bool:
     """Tell whether a setting is known only because a package is not installed: of a run it says nothing."""
-    return name.startswith(("training.", "rollout.")) and fact.origin == "installed"
+    return name.startswith(_OF_RUNS) and fact.origin == "installed"
 
 
 CHECKPOINTING, KEEPS_GRAPH = "training.gradient_checkpointing", "program.keeps_graph"

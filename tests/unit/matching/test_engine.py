@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Gap
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.summary import because_text, needs_text, place_text, size_text, worst_first
@@ -212,6 +212,17 @@ def test_that_a_package_is_not_there_speaks_for_no_pitfall() -> None:
         facts = {"training.peft": Fact("training.peft", None, origin)}
         outcome = match(told._replace(roles=dict.fromkeys(told.roles, facts)), rule_set(waits))
         assert (len(outcome.findings), outcome.waiting) == (found, 1 - found)
+
+
+@pytest.mark.parametrize("fact", ["run.converts_zero_checkpoint", "run.merges_adapter"])
+def test_a_program_that_only_converts_hears_no_rule_of_training(fact: str) -> None:
+    converts = subject({fact: True})
+    assert match(converts, rule_set(rule())).findings == ()
+    gap = Gap(
+        Source("t.py"), "may change the model: train(model)", facts=frozenset({"training.gradient_checkpointing"})
+    )
+    assert match(converts._replace(gaps=(gap,)), rule_set(rule())).findings
+    assert match(subject({fact: True, "training.zero_stage": 3}), rule_set(rule())).findings
 
 
 def test_releases_that_do_not_go_together_speak_for_themselves() -> None:
