@@ -42,12 +42,12 @@ def write_install(pins: Mapping[str, str], others: Iterable[str] = (), tool: str
     """Write the command that installs releases, with the index that has their builds.
 
     Args:
-        pins: distribution → version; only PyTorch's keep their label, no index has the others'.
+        pins: distribution → version, or range; only PyTorch's keep their label, no index has the others'.
         others: further requirements, as they are written.
         tool: that installs.
     """
     known = {name: label_of(version) for name, version in pins.items() if name in OF_PYTORCH}
     labels = dict.fromkeys(label for label in known.values() if _LABEL.fullmatch(label))
     kept = {name: version if known.get(name) in labels else version.partition("+")[0] for name, version in pins.items()}
-    words = [f"'{name}=={version}'" for name, version in kept.items()]
+    words = [f"'{name}{'' if version[:1] in set('<>=!~') else '=='}{version}'" for name, version in kept.items()]
     return " ".join((tool, *words, *others, *(f"--extra-index-url {_INDEX}{label}" for label in labels)))

@@ -159,7 +159,9 @@ def write_value(value: object) -> str:
 
 def install_command(changes: Sequence[Change]) -> str | None:
     """Return the command that installs what changes move or need; None where they need none."""
-    pins = {one.name: one.version for one in changes if one.kind == VERSION}
+    pins = {
+        one.name: one.after if one.follows and one.ranged else one.version for one in changes if one.kind == VERSION
+    }
     needed = dict.fromkeys(name for one in changes for name in one.installs)
     return write_install(pins, needed) if pins or needed else None
 

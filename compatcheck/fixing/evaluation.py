@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
 from compatcheck.core.builds import OF_PYTORCH, label_beside, label_of, with_label
-from compatcheck.core.effects import effect_of_move
+from compatcheck.core.effects import SAME_RESULT, effect_of_move
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.versions import exact_version
+from compatcheck.core.versions import allowed_releases, contains, exact_version
 from compatcheck.fixing.companions import Companions
-from compatcheck.fixing.moves import describe_move
+from compatcheck.fixing.moves import describe_move, rewrite
 from compatcheck.fixing.rereading import reread, reread_variables
 from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.defaults import UNREAD
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
+    from compatcheck.core.versions import Bounds
     from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 
 MOST_IN_ALL, MOST_OF_ONE = 600, 100
@@ -124,6 +125,9 @@ class Evaluation:
                 change = self._follower(subject, name, release, pin, torch)
                 same = found.get((name, release), change)
                 found[name, release] = same._replace(subjects=same.subjects | change.subjects)
+            for change in self._raise_floors(subject, changes, {} if isinstance(moved, Pin) else moved):
+                same = found.get((change.name, change.after), change)
+                found[change.name, change.after] = same._replace(subjects=same.subjects | change.subjects)
         return (*(change for change in changes if not change.follows), *found.values())
 
     def obstacle(self, changes: Sequence[Change]) -> Pin | None:
@@ -154,6 +158,37 @@ class Evaluation:
         if not moves or subject.environment is None:
             return {}
         return self._companions[subject.id].complete(moves)
+
+    def _raise_floors(
+        self, subject: Subject, changes: Sequence[Change], moved: Mapping[str, tuple[str, Pin]]
+    ) -> Iterator[Change]:
+        """Yield higher floors of packages that are required as ranges.
+
+        An installer may leave any release of a range: what a rule says of a moved package beside some would stay possible.
+        """
+        environment = subject.environment
+        own = [one for one in changes if one.kind == VERSION and subject.id in one.subjects and not one.follows]
+        releases = {one.name: one.version for one in own if not one.ranged} | {
+            name: to for name, (to, _) in moved.items()
+        }
+        if environment is None or not releases:
+            return
+        floors: dict[str, list[str]] = {}
+        for rule in filter(None, map(self.rules.find, sorted({one.rule for one in self.targets}))):
+            for name, held in _held_beside(rule, releases):
+                package = environment.packages.get(name)
+                if package is None or package.version is not None or any(one.name == name for one in own):
+                    continue
+                allowed = allowed_releases(package.specifier or "", self.rules.releases(name))
+                bad = [any(contains(bounds, one) != "no" for bounds in held) for one in allowed]
+                if True in bad and not bad[-1]:  # above the last one that the rule is about
+                    floors.setdefault(name, []).append(allowed[len(bad) - bad[::-1].index(True)])
+        for name, found in floors.items():
+            floor, written = max(found, key=self.rules.releases(name).index), environment.packages[name].specifier or ""
+            value = rewrite(written, floor)
+            why = f"an older {name} does not go with what moves"
+            ids = frozenset({subject.id})
+            yield Change(VERSION, name, written or None, value, ids, SAME_RESULT, (), why, release=floor, follows=True)
 
     def _torch_after(
         self, subject: Subject, changes: Sequence[Change], moved: Mapping[str, tuple[str, Pin]]
@@ -253,6 +288,18 @@ class Evaluation:
         sized = {subject.id for subject, one in judged if one.estimate is not None and one.estimate.phases}
         lost = [one for one in self.before if one.is_about_fit and self.counts(one) and one.subject not in sized]
         return [*found, *lost] if changes else found
+
+
+def _held_beside(rule: CompiledRule, releases: Mapping[str, str]) -> Iterator[tuple[str, list[Bounds]]]:
+    """Yield the other packages that a rule is about beside these releases, each with the ranges that it holds then."""
+    beside: dict[str, list[Bounds]] = {}
+    for clause in rule.clauses:
+        ranged = {name: bounds for name, bounds in clause.packages.items() if not isinstance(bounds, str)}
+        moved = releases.keys() & ranged.keys()
+        if moved and all(contains(ranged[name], releases[name]) != "no" for name in moved):
+            for name in ranged.keys() - moved:
+                beside.setdefault(name, []).append(ranged[name])
+    yield from beside.items()
 
 
 def _pinned_alike(subjects: Sequence[Subject], rules: RuleSet) -> Iterator[tuple[Subject, Companions]]:

@@ -259,7 +259,9 @@ class Group:
 
     def _priced(self, change: Change) -> Change:
         """Return a change that costs what it costs with all that has to move along, which is counted."""
-        along = len(self.evaluation.complete((change,))) - 1
+        along = sum(
+            one.follows and not one.ranged for one in self.evaluation.complete((change,))
+        )  # a floor moves nothing
         priced = change._replace(effect=self.effect(change) or change.effect, along=along)
         self._own[priced] = change
         return priced

@@ -173,13 +173,13 @@ def _try_releases(
         elif (brings := _brings(finding, changes, evaluation)) is not None:
             followers = [change for change in evaluation.complete(changes) if change.follows]
             more = {change.name: change.release or "" for change in followers}
-            labelled = {change.name: change.version for change in (*changes, *followers)}
+            labelled = {one.name: one.after if one.ranged else one.version for one in (*changes, *followers)}
             written = write_remedy(rule, remedy, scope, labelled)
             if written is None:
                 return None
             written = written._replace(releases=tuple({**chosen, **more}.items()))
             if followers:
-                along = ", ".join(f"{name} {release}" for name, release in more.items())
+                along = ", ".join(f"{one.name} {one.after if one.ranged else one.release}" for one in followers)
                 written = written._replace(text=f"{written.text} with {along} ({followers[0].why})")
             written = _say_brings(written, brings)
             unread = evaluation.unread(changes)

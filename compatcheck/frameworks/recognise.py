@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from compatcheck.core.document import Statement
     from compatcheck.frameworks.launch_script.commands import TrainingCommand
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
@@ -133,6 +134,12 @@ def read_embedded(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Read
     return readings
 
 
+_OF_TEACHER = {
+    "model.parameters": "training.teacher_parameters",
+    "model.hidden_size": "training.teacher_hidden_size",
+    "model.num_hidden_layers": "training.teacher_num_hidden_layers",
+}
+"""What is taken of a model that a trainer distils."""
 _MOST_DATA_BYTES = 1 << 18
 """Of a file of JSON that may hold commands: longer ones hold data, in which commands are talked about."""
 
@@ -499,9 +506,7 @@ def follow_references(
             place = document.place(key)
             try:
                 if kind == "teacher":
-                    models.append(
-                        Statement("training.teacher_parameters", key, references.count(name, document, place))
-                    )
+                    models += references.read_teacher(name, key, document)
                     continue
                 found = [_mark(one, document) for one in references.read(kind, name, document, place)]
                 skipped += references.tell_taken(name, place)
@@ -675,18 +680,23 @@ class _ReferenceReader:
         self.present.add(real)
         return found
 
-    def count(self, name: str, document: Document, place: Source) -> object:
-        """Return the parameters of a model that is named beside the one of the run.
+    def read_teacher(self, name: str, key: str, document: Document) -> list[Statement]:
+        """Return the size and the dimensions of a model that is named beside the one of the run.
 
         Raises:
             InputError: it cannot be read, or its parameters cannot be counted.
         """
-        found = _read_named_model(name, document.source.path, self.rules, self.environ, place, self.files)
-        counted = next((one.value for one in found.statements if one.fact == "model.parameters"), None)
-        if counted is None:
+        from compatcheck.core.document import Statement  # noqa: PLC0415 (only with a teacher)
+
+        place = document.place(key)
+        model = _read_named_model(name, document.source.path, self.rules, self.environ, place, self.files)
+        found = [
+            Statement(_OF_TEACHER[one.fact], key, one.value) for one in model.statements if one.fact in _OF_TEACHER
+        ]
+        if not any(one.fact == "training.teacher_parameters" for one in found):
             hint = "state them: --set training.teacher_parameters=…"
             raise InputError("its parameters cannot be counted", source=place, hint=hint)
-        return counted
+        return found
 
     def tell_taken(self, name: str, place: Source) -> Iterator[Skipped]:
         """Say which file of the project a path of another machine was taken for, where it was."""

@@ -194,7 +194,8 @@ class RelevantRules(NamedTuple):
             return RuleOutcome(because="this model is only run forward")
         if self.served and not self._runs_there(decision.packages):
             return RuleOutcome(because="the engine that is started does not run that code")
-        if self.served and any(need.startswith("training.") for need in decision.needs):
+        trains_nothing = self.served or (not stated and _only_converts(scope))
+        if trains_nothing and any(need.startswith("training.") for need in decision.needs):
             return RuleOutcome(because="no training is started")
         if never_runs(decision.packages, scope):
             return RuleOutcome(because="this program does not run that code")
@@ -229,9 +230,21 @@ WORK = frozenset({"forward", "backward", "step"})
 
 def states_run(facts: Mapping[str, Fact]) -> bool:
     """Tell whether anything is known of a training run; that peft is not installed says nothing of one."""
-    return any(
-        name.startswith(("training.", "rollout.")) and fact.origin != "installed" for name, fact in facts.items()
-    )
+    return any(name.startswith(_OF_RUNS) and not _is_of_absence(name, fact) for name, fact in facts.items())
+
+
+def _only_converts(scope: FactScope) -> bool:
+    """Tell whether a program merges adapters or the checkpoints of ranks, and nothing in it that was not read may train."""
+    return any(scope.value(name) is True for name in _CONVERTS) and scope.declared(CHECKPOINTING) is False
+
+
+_CONVERTS = ("run.merges_adapter", "run.converts_zero_checkpoint")
+_OF_RUNS = ("training.", "rollout.")
+
+
+def _is_of_absence(name: str, fact: Fact) -> bool:
+    """Tell whether a setting is known only because a package is not installed: of a run it says nothing."""
+    return name.startswith(_OF_RUNS) and fact.origin == "installed"
 
 
 CHECKPOINTING, KEEPS_GRAPH = "training.gradient_checkpointing", "program.keeps_graph"
@@ -287,14 +300,19 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope, know
 
     A release known to be bad speaks for itself, and so do two that are known not to go together, or may be where nothing else is
     open. A pitfall of every release, what two settings do to each other, or a rule about no package needs at least one of its
-    conditions to hold; otherwise every environment would be told of every pitfall.
+    conditions to hold; otherwise every environment would be told of every pitfall. That a package is not there is none.
     """
     if rule.kind == "regression" and any(name not in COMPONENT_FACTS for name in decision.packages):
         return True
     if rule.kind == "incompatibility" and _is_of_pair(decision, scope):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
-    return any(truth(evaluate(part, scope, known)) for text in texts if text is not None for part in _conditions(text))
+    parts = [part for text in texts if text is not None for part in _conditions(text)]
+    facts = {name: scope.facts.get(name) for part in parts for name in fact_names(part)}
+    stated = {name: fact for name, fact in facts.items() if fact is not None and not _is_of_absence(name, fact)}
+    if len(stated) < sum(fact is not None for fact in facts.values()):
+        scope, known = FactScope(stated, scope.environment, scope.rules, scope.opened, scope.others), {}
+    return any(truth(evaluate(part, scope, known)) for part in parts)
 
 
 def _conditions(text: Code) -> Iterator[Code]:

@@ -234,6 +234,12 @@ def good_releases(
     return _free_releases(rule, name, target, verb, scope, sure=sure, left_out=held)
 
 
+def _is_open(name: str, bounds: str | Bounds, scope: FactScope) -> bool:
+    """Tell whether a package is required as a range of which a clause holds a part: its floor may rise."""
+    package = scope.package(name)
+    return package is not None and package.version is None and scope.in_range(name, bounds) not in {"yes", "no"}
+
+
 def _free_releases(  # noqa: PLR0913 (what `good_releases` takes, and what it leaves out)
     rule: CompiledRule,
     name: str,
@@ -258,6 +264,12 @@ def _free_releases(  # noqa: PLR0913 (what `good_releases` takes, and what it le
         if not any(scope.in_range(*other) == "no" for other in clause.packages.items() if other[0] not in target)
         and not any(_leaves(other, bounds, target, scope) for other, bounds in clause.packages.items() if other != name)
         and not _is_refuted(clause.when, target, scope, sure=sure)
+        and (
+            sure
+            or not any(
+                _is_open(other, bounds, scope) for other, bounds in clause.packages.items() if other not in target
+            )
+        )
     ]
     if current is None or (ranged and not bad):
         return

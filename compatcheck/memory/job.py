@@ -194,6 +194,9 @@ def _with_reference(roles: Mapping[str, Facts], copies: Size) -> Mapping[str, Fa
     frozen = _get(main, "program.frozen_dtype")
     if frozen is not None and _get(main, "training.param_dtype") == "float32":
         changed["training.param_dtype"] = frozen
+    loaded = _get(main, "training.reference_load_dtype")
+    if loaded is not None and _get(main, "training.sharding") != "zero":  # DeepSpeed casts the whole module
+        changed["model.load_dtype"] = changed["training.param_dtype"] = loaded
     for to, source in zip(UPDATE, SCORING_BATCH, strict=True):
         if source in main:
             changed[to] = main[source].value

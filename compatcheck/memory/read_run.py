@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.architectures.adapters import LOW_RANK, OF_TOWER, name_linears
 from compatcheck.architectures.heads import has_vocabulary
 from compatcheck.core.estimate import Assumption
+from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.memory.adapter_counts import AdapterCount, count_adapters, list_layouts, usual_targets
 from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.precision import adapter_bytes, copy_bytes, read_precision
@@ -192,6 +193,7 @@ def read_run(
         ),
         known=frozenset(facts),
         teacher=teacher,
+        reference_bytes=DTYPE_BYTES.get(str(source.get("training.reference_load_dtype"))),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
 

@@ -270,6 +270,8 @@ class Run(NamedTuple):
     """What is priced is that micro batch: no gradients and outputs of one before are there."""
     teacher: int = 0
     """Parameters of a frozen model that is distilled, on this device."""
+    reference_bytes: float | None = None
+    """Bytes of one element of the reference that a trainer loads itself; None where it is in the policy's dtype."""
     references: Size = NOTHING
     """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
 

@@ -162,6 +162,12 @@ DERIVATIONS = (
         "global_batch_size / (micro_batch_size × data-parallel ranks)",
     ),
     Derivation(
+        "training.steps_per_generation",
+        ("training.generation_batch_size", "training.micro_batch_size", "hardware.world_size"),
+        lambda rows, micro, world: rows // (micro * world) or None,
+        "generation_batch_size / (micro_batch_size × world_size)",
+    ),
+    Derivation(
         "rollout.tensor_parallel",
         ("rollout.engine",),
         lambda engine: 1 if engine == "hf" else None,

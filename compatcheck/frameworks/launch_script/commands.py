@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, enclosing_keys
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement, Unresolved, enclosing_keys
 from compatcheck.core.errors import InputError
 from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.pattern import lazy_compile
@@ -283,13 +283,27 @@ def _converter(launch: Launch) -> Document | None:
 
 
 def _retriever(launch: Launch) -> Document | None:
+    """Return where a search tool of Search-R1 keeps its index: on the devices that it sees, which may be others than train.
+
+    Source: PeterGriffinJin/Search-R1@a14dc3a4 search_r1/search/retrieval_server.py, retrieval_rerank_server.py (store_true).
+    """
     options = parse_flags(launch.arguments).options
-    gpu = options.get("faiss_gpu")
-    if gpu is None or gpu.value is not True:
+    gpu, fact, key = options.get("faiss_gpu"), "run.retriever_on_gpu", "faiss_gpu"
+    if gpu is None and (os.path.basename(launch.file) not in _RETRIEVERS or "index_path" not in options):
         return None
-    lines = {} if gpu.line is None else {"faiss_gpu": gpu.line}
-    statement = Statement("run.retriever_on_gpu", "faiss_gpu", True)
-    return Document("launcher", launch.command.source, (statement,), is_command=True, lines=lines)
+    place = Document("launcher", launch.command.source, (), is_command=True)
+    if gpu is None:
+        return place._replace(statements=(Statement(fact, f"{key} (left out)", value=False),))
+    if gpu.value is not True:
+        return None
+    lines = {} if gpu.line is None else {key: gpu.line}
+    if "CUDA_VISIBLE_DEVICES" in launch.variables:
+        chosen = Unresolved(fact, key, "whether CUDA_VISIBLE_DEVICES of the server names devices that train")
+        return place._replace(unresolved=(chosen,), lines=lines)
+    return place._replace(statements=(Statement(fact, key, value=True),), lines=lines)
+
+
+_RETRIEVERS = frozenset({"retrieval_server.py", "retrieval_rerank_server.py"})
 
 
 def _take_written(document: Document, files: Mapping[str, str | None]) -> tuple[Document, ...]:

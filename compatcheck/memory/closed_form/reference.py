@@ -93,7 +93,8 @@ def reference_parameters(run: Run) -> tuple[Component, ...]:
     if run.references == NOTHING:
         return ()
     parallel, precision = run.parallel, run.precision
-    each = precision.stored if parallel.sharding == "zero" else precision.frozen
+    loaded = precision.frozen if run.reference_bytes is None else run.reference_bytes
+    each = precision.stored if parallel.sharding == "zero" else loaded
     whole = each * held(run).total
     least = usual = whole
     words = ""
@@ -118,5 +119,8 @@ def reference_parameters(run: Run) -> tuple[Component, ...]:
     text = f"{each:g} B × {held(run).total:,.0f}{words}"
     if not expected:
         text = f"none, or {text}: depends on the KL coefficient or the program"
-    facts = ("training.reference_model", "training.kl_coefficient", "training.precompute_ref_log_probs")
+    facts = (
+        *("training.reference_model", "training.reference_load_dtype"),
+        *("training.kl_coefficient", "training.precompute_ref_log_probs"),
+    )
     return (Component("reference model's parameters", "parameters", size, text, SOURCE, run.role, facts),)

@@ -14,6 +14,7 @@ from compatcheck.core.effects import PATCH_RELEASE, SLOWER
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, targets_of
+from compatcheck.fixing.remedies import try_remedies
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
 
@@ -116,3 +117,20 @@ def test_a_range_that_only_may_be_good_still_fails(tmp_path: Path) -> None:
 def test_a_setting_counts_as_if_it_were_stated(value: bool, expected: bool) -> None:  # noqa: FBT001 (a value)
     changed = resolve_changed(subject(), [setting("training.use_reentrant", value)], criteria().rules)
     assert (RULE in {one.rule_id for one in findings(changed)}) == expected
+
+
+@pytest.mark.parametrize(("written", "floor"), [("peft>=0.18", ">=0.20.0"), ("peft", ">=0.20.0"), ("peft>=0.21", None)])
+def test_what_moves_raises_the_floor_of_a_range_that_would_leave_it_open(
+    tmp_path: Path, written: str, floor: str | None
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch==2.9.0\ntransformers==5.24.0\n{written}\n")
+    (tmp_path / "facts.yaml").write_text("compatcheck: 1\nrun: {adapters_through_model: true}\n")
+    known = read(str(tmp_path / "requirements.txt"), str(tmp_path / "facts.yaml"))
+    evaluation = Evaluation((known,), criteria().rules, judged)
+    changes = [version("transformers", "5.23.0", known.id)]
+    floors = {one.name: one.after for one in evaluation.complete(changes) if one.follows}
+    assert floors == ({} if floor is None else {"peft": floor})
+    assert not evaluation.failing(changes)
+    (fixed,) = [one for one in judged(known).findings if one.rule_id == "transformers/adapters-need-newer-peft"]
+    (remedy,) = [one for one in try_remedies(known, (fixed,), criteria().rules, judged)[0].remedies if one.command]
+    assert remedy.command == "pip install 'transformers==5.23.0'" + (f" 'peft{floor}'" if floor else "")

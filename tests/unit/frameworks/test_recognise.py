@@ -123,18 +123,20 @@ _TEACHERS = {
 }
 
 
-def _teacher(name: str, text: str, directory: Path) -> list[object]:
+def _teacher(name: str, text: str, directory: Path, of: str = "parameters") -> list[object]:
     (directory / name).write_text(text)
     readings = read_configurations(str(directory / name), LOCAL, named=True)
     documents = follow_references(
         tuple(one for reading in readings for one in reading.documents), open_rules(), {}, LOCAL
     )
-    return [one.value for found in documents for one in found.statements if one.fact == "training.teacher_parameters"]
+    return [one.value for found in documents for one in found.statements if one.fact == f"training.teacher_{of}"]
 
 
 @pytest.mark.parametrize("name", _TEACHERS)
 def test_a_teacher_is_counted_beside_the_student(name: str, tmp_path: Path) -> None:
     assert _teacher(name, _TEACHERS[name], tmp_path) == [14_770_033_664]
+    assert _teacher(name, _TEACHERS[name], tmp_path, "hidden_size") == [5120]
+    assert _teacher(name, _TEACHERS[name], tmp_path, "num_hidden_layers") == [48]
 
 
 @pytest.mark.parametrize("word", ["--teacher_deepspeed zero3", "--offload_teacher_model true"])

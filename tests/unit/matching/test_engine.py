@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Gap
+from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.summary import because_text, needs_text, place_text, size_text, worst_first
 from compatcheck.matching.decision import decide
@@ -201,6 +202,27 @@ def test_a_pitfall_of_every_release_waits_until_something_speaks_for_it() -> Non
         assert finding.status == "possible"
     (finding,) = match(subject(), rule_set(rule())).findings  # a release known to be bad speaks for itself
     assert finding.needs == ("training.gradient_checkpointing", "training.zero_stage")
+
+
+def test_that_a_package_is_not_there_speaks_for_no_pitfall() -> None:
+    full = "training.peft is None and training.zero_stage == 3"
+    waits = rule(kind="pitfall", clauses=(Clause(packages={"deepspeed": "present"}),), when=full)
+    for origin, found in (("installed", 0), ("configuration", 1)):
+        told = subject({})
+        facts = {"training.peft": Fact("training.peft", None, origin)}
+        outcome = match(told._replace(roles=dict.fromkeys(told.roles, facts)), rule_set(waits))
+        assert (len(outcome.findings), outcome.waiting) == (found, 1 - found)
+
+
+@pytest.mark.parametrize("fact", ["run.converts_zero_checkpoint", "run.merges_adapter"])
+def test_a_program_that_only_converts_hears_no_rule_of_training(fact: str) -> None:
+    converts = subject({fact: True})
+    assert match(converts, rule_set(rule())).findings == ()
+    gap = Gap(
+        Source("t.py"), "may change the model: train(model)", facts=frozenset({"training.gradient_checkpointing"})
+    )
+    assert match(converts._replace(gaps=(gap,)), rule_set(rule())).findings
+    assert match(subject({fact: True, "training.zero_stage": 3}), rule_set(rule())).findings
 
 
 def test_releases_that_do_not_go_together_speak_for_themselves() -> None:

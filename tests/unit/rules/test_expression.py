@@ -357,15 +357,20 @@ def test_states_frozen_weights_and_shards_are_counted_as_they_are() -> None:
         "training__micro_batch_size": 2,
         "training__gradient_accumulation_steps": 64,
         "training__framework": "trl",
+        "training__rollout_forward_batch_size": 64,
     }
     assert ask("generated_together()", training__micro_batch_size=2) == 2
-    counts = {"micro_batch": 2, "pairs": 4, "step": 128, "step_by_64": 64}
+    counts = {"micro_batch": 2, "pairs": 4, "step": 128, "step_by_rows": 64}
     for at_once, count in counts.items():
         assert ask("generated_together()", program__generates_at_once=at_once, **rows) == count
     few = rows | {"training__gradient_accumulation_steps": 4, "training__mini_batches": 4}
-    ppo: dict[str, object] = {"program__generates_at_once": "step_by_64", "training__trainer": "ppo", **few}
+    ppo: dict[str, object] = {"program__generates_at_once": "step_by_rows", "training__trainer": "ppo", **few}
     assert ask("generated_together()", trl=True, **ppo) == 32
     assert ask("generated_together()", trl=False, **ppo) == 8
+    rows_told: dict[str, object] = {**ppo, "training__rollout_forward_batch_size": 4}
+    assert ask("generated_together()", trl=False, **rows_told) == 4
+    step: dict[str, object] = {"program__generates_at_once": "step", "training__steps_per_generation": 8, **few}
+    assert ask("generated_together()", **step) == 16
     share: dict[str, object] = {"rollout__global_batch_size": 64, "program__generates_at_once": "share"}
     assert ask("generated_together()", hardware__world_size=16, **share, **rows) == 4
     assert isinstance(ask("generated_together()", **rows), Unknown)

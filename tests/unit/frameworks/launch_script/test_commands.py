@@ -60,3 +60,14 @@ def test_a_retriever_on_the_devices_is_a_fact() -> None:
     ((_, documents),) = runs("python search/retrieval_server.py --index_path i --faiss_gpu")
     assert facts(documents[0]) == {"run.retriever_on_gpu": True}
     assert documents[0].place("faiss_gpu").line == 7
+
+
+def test_an_index_on_the_cpu_shares_no_devices() -> None:
+    ((_, documents),) = runs("python search_r1/search/retrieval_server.py --index_path i --retriever_name e5")
+    assert facts(documents[0]) == {"run.retriever_on_gpu": False}
+
+
+def test_whether_a_retriever_with_devices_of_its_own_shares_them_is_asked() -> None:
+    ((_, documents),) = runs("python search/retrieval_server.py --index_path i --faiss_gpu", CUDA_VISIBLE_DEVICES="6,7")
+    assert facts(documents[0]) == {}
+    assert [one.fact for one in documents[0].unresolved] == ["run.retriever_on_gpu"]

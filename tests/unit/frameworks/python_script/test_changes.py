@@ -388,6 +388,33 @@ def test_the_reference_of_dpo_has_the_dtype_it_is_loaded_in_and_not_that_of_the_
 
 
 @pytest.mark.parametrize(
+    ("trainer", "trl", "transformers", "dtype"),
+    [
+        ("GRPO", "1.2.0", "5.5.0", "float32"),
+        ("GRPO", "0.25.0", "4.57.1", "float32"),
+        ("GRPO", "0.18.2", "4.52.4", None),
+        ("RLOO", "0.26.0", "4.57.1", "float32"),
+        ("RLOO", "0.21.0", "4.53.0", None),
+        ("KTO", "1.2.0", "5.5.0", "float32"),
+        ("KTO", "1.1.0", "5.5.0", None),
+    ],
+)
+def test_a_trainer_that_loads_its_reference_anew_takes_no_dtype_of_the_policy(
+    tmp_path: Path, trainer: str, trl: str, transformers: str, dtype: str | None
+) -> None:
+    text = (
+        f"import torch\nfrom trl import {trainer}Config, {trainer}Trainer\n"
+        "from transformers import AutoModelForCausalLM\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', torch_dtype=torch.bfloat16)\n"
+        f"{trainer}Trainer(model=model, args={trainer}Config(output_dir='o', beta=0.1), train_dataset=ds).train()\n"
+    )
+    facts = read(tmp_path, text, trl=trl, transformers=transformers).roles["train"]
+    assert facts["model.load_dtype"].value == "bfloat16"
+    fact = facts.get("training.reference_load_dtype")
+    assert (fact.value if fact is not None else None) == dtype
+
+
+@pytest.mark.parametrize(
     ("given", "value"),
     [
         ("", None),

@@ -52,6 +52,14 @@ def test_stage_three_shards_the_copy():
     assert size == (COPY // 8,) * 3
 
 
+@pytest.mark.parametrize(("sharding", "times"), [("ddp", 2), ("zero", 1)])
+def test_a_reference_that_is_loaded_in_float32_takes_it_unless_deepspeed_casts_it(sharding, times):
+    stage = 2 if sharding == "zero" else None
+    changes = {"training.sharding": sharding, "training.zero_stage": stage, "model.load_dtype": "bfloat16"}
+    size, _ = held_of_reference({**changes, "training.reference_load_dtype": "float32"})
+    assert size.expected == times * COPY
+
+
 @pytest.mark.parametrize(("release", "expected"), [("0.15.2", COPY), ("0.16.0", COPY // 8)])
 def test_fsdp_shards_the_copy_from_the_release_that_gives_it_to_it(release, expected):
     changes = {"training.sharding": "fsdp", "training.zero_stage": None}
