@@ -131,7 +131,7 @@ def find_levers(
     blame = Blame(rules, subjects)
     concerned = frozenset().union(*map(blame.packages, failing))
     against, upwards = _advised_against(failing, blame), _mended_by_newer(failing, blame)
-    short = _short_of_remedies(failing, rules)
+    short, back = (_short_of_remedies(failing, rules, verb) for verb in ("upgrade", "downgrade"))
     changes: dict[str, Callable[[], Iterable[Change]]] = {}
     packages, releases, notes = {}, {}, []
     for name, found in stated.items():
@@ -153,7 +153,7 @@ def find_levers(
             label = label_beside(name, package.version, torch)
             minor = ".".join((torch or "").split(".")[:2])
             beside = frozenset(one for one in known if name in OF_PYTORCH and built_with(name, one, rules) == minor)
-            said = _Advice(against.get(name, ()), name in upwards, short.get(name, ()))
+            said = _Advice(against.get(name, ()), name in upwards, short.get(name, ()), back.get(name, ()))
             changes[name] = partial(_moves, package, known, ids, said, label, beside)
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
@@ -208,6 +208,19 @@ class _Advice(NamedTuple):
     """Whether newer releases are a remedy and no older ones."""
     short: Sequence[tuple[Sequence[Any], Sequence[Any]]]
     """By rule, the ranges that its remedies move to and those that it is about: a newer release in neither mends nothing."""
+    back: Sequence[tuple[Sequence[Any], Sequence[Any]]]
+    """The same of rules that name an older release: one between it and those that a rule is about mends nothing, either."""
+
+    def passes_over(self, releases: Sequence[str]) -> frozenset[str]:
+        """Return the releases, of some from the oldest to the newest, that a rule goes back past."""
+        passed: set[str] = set()
+        for named, affected in self.back:
+            places = [
+                place for place, one in enumerate(releases) if any(contains(range_, one) == "yes" for range_ in named)
+            ]
+            between = releases[places[-1] + 1 :] if places else ()
+            passed.update(one for one in between if all(contains(range_, one) == "no" for range_ in affected))
+        return frozenset(passed)
 
     def mends(self, release: str) -> bool:
         """Tell whether no rule leaves out a newer release that is not one of its own, either."""
@@ -244,6 +257,8 @@ def _moves(
     unsafe = {one for one in releases if any(contains(bounds, one) == "yes" for bounds in advice.against)}
     if back := [one for one in releases if one in unsafe and describe_move(current, one).endswith("down")]:
         unsafe.update(releases[: releases.index(back[-1])])  # what is older still is no safer way back
+    older = [one for one in releases if describe_move(current, one).endswith("down")]
+    passed = advice.passes_over(older)
     for release in releases:
         if package.version is not None:
             value = with_label(release, label)
@@ -254,7 +269,7 @@ def _moves(
             continue
         seen.add(value)
         move = describe_move(current, release)
-        if not move.endswith("down") and not same and not advice.mends(release):
+        if release in passed or (not move.endswith("down") and not same and not advice.mends(release)):
             continue
         effect = effect_of_move(move)
         why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
@@ -340,16 +355,16 @@ def _mended_by_newer(failing: Sequence[Finding], blame: Blame) -> frozenset[str]
 
 
 def _short_of_remedies(
-    failing: Iterable[Finding], rules: RuleSet
+    failing: Iterable[Finding], rules: RuleSet, verb: str
 ) -> dict[str, list[tuple[list[object], list[object]]]]:
-    """Collect, of rules about releases of a package whose remedies name newer ones, the ranges of both.
+    """Collect, of rules about releases of a package whose remedies move it as the ``verb`` says, the ranges of both.
 
     A rule that ends where another defect begins names the release from which on both are gone.
     """
     found: dict[str, list[tuple[list[object], list[object]]]] = {}
     for rule in filter(None, map(rules.find, dict.fromkeys(finding.rule_id for finding in failing))):
         remedies = [one for one in rules.texts(rule).remedies if one["verb"] in _RELEASES]
-        for name in dict.fromkeys(name for one in remedies if one["verb"] == "upgrade" for name in one["target"]):
+        for name in dict.fromkeys(name for one in remedies if one["verb"] == verb for name in one["target"]):
             affected = [clause.packages.get(name) for clause in rule.clauses]
             if all(isinstance(bounds, list) for bounds in affected):
                 named = [compile_specifier(str(one["target"][name])) for one in remedies if name in one["target"]]

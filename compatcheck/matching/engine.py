@@ -342,10 +342,12 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
 
 
 def _engines_alone(subject: Subject) -> tuple[Program, ...]:
-    """Return the inference engines that are started, where nothing else is."""
-    started = [find_program(document.reader) for document in subject.documents if document.is_command]
-    programs = tuple(program for program in started if program.kind != "script")
-    return programs if all(program.kind == "engine" for program in programs) else ()
+    """Return the inference engines that are started, by a command or a script, where nothing else is."""
+    read = [(document, find_program(document.reader)) for document in subject.documents]
+    started = tuple(program for document, program in read if document.is_command and program.kind != "script")
+    if not started and not any(program.reads_keys for _, program in read):
+        started = tuple(program for _, program in read if program.kind == "engine")
+    return started if all(program.kind == "engine" for program in started) else ()
 
 
 def _build_all(

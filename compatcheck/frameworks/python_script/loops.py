@@ -44,10 +44,10 @@ def take_made(found: Findings) -> None:
                 "training.reference_model", "from_pretrained", f"is not told: models are loaded in lines {lines}"
             )
         )
-    for call in found.made.engines[:1]:
-        found.state("rollout.engine", call.name, "vllm", call)
+    for reader, call in found.made.engines[:1]:
+        found.state("rollout.engine", call.name, reader, call)
         found.unresolved.append(Unresolved("rollout.colocated", call.name, "is not told: its device is the script's"))
-        for key, (fact, left_out) in _OF_ENGINE.items():
+        for key, (fact, left_out) in _OF_ENGINE.items() if reader == "vllm" else ():
             given = call.keywords.get(key)
             if given is not None and given.why is not None:
                 found.unresolved.append(Unresolved(fact, key, given.why))

@@ -26,8 +26,8 @@ class Made:
         """Lines in which a whole model is loaded, whatever is decided before."""
         self.models: list[Call] = []
         """Calls that load the model which trains."""
-        self.engines: list[Call] = []
-        """Calls that start an engine of vLLM."""
+        self.engines: list[tuple[str, Call]] = []
+        """Calls that start an inference engine, with the reader of its server."""
         self.optimizers: list[Call] = []
         self.optimized: list[tuple[ast.expr, Scope]] = []
         """What those are made of, or the engine that makes one, each with where it stands."""

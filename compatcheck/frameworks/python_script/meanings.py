@@ -978,10 +978,16 @@ _SECTIONS = 4
 """Sections in one another that a configuration of DeepSpeed has."""
 
 
-def _take_llm(call: Call, found: Findings) -> None:
-    """Take an engine of vLLM that a script starts: ``LLM(model=…)``."""
-    if (found.objects.path(call.node.func) or "").startswith("vllm."):
-        found.made.engines.append(call)
+def _take_started_engine(call: Call, found: Findings) -> None:
+    """Take an inference engine that a script starts: ``LLM(model=…)``, ``sgl.Engine(model_path=…)``."""
+    path = found.objects.path(call.node.func) or ""
+    reader = path.partition(".")[0]
+    if _CLASSES_OF_ENGINES.get(reader) == path.rpartition(".")[2]:
+        found.made.engines.append((reader, call))
+
+
+_CLASSES_OF_ENGINES = {"vllm": "LLM", "sglang": "Engine"}
+"""Package → its class, whose arguments are the options of its server."""
 
 
 def _take_optimizer(call: Call, found: Findings) -> None:
@@ -1047,7 +1053,7 @@ TAKERS: dict[str, Callable[[Call, Findings], None]] = {
     "initialize": _take_initialize,
     "Accelerator": _take_accelerator,
     "GradientAccumulationPlugin": _take_accumulation_plugin,
-    "LLM": _take_llm,
+    **dict.fromkeys(_CLASSES_OF_ENGINES.values(), _take_started_engine),
     **dict.fromkeys(OPTIMIZERS, _take_optimizer),
     "DeepSpeedPlugin": _take_deepspeed_plugin,
     "FullyShardedDataParallelPlugin": _take_fsdp_plugin,

@@ -73,6 +73,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_trainer_classes,
 )
 from compatcheck.frameworks.python_script.repeated import builds_again, clears_module_stack, keeps_model
+from compatcheck.frameworks.sglang import command as sglang
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
 from compatcheck.frameworks.vllm import command as vllm
@@ -303,7 +304,7 @@ def _read(
             return (_serve(found),)
         if named:
             msg = "starts no training this release can see"
-            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed, accelerate and vLLM's LLM"
+            hint = "it looks for a Trainer, its arguments, FSDP, DeepSpeed, accelerate, vLLM's LLM and SGLang's Engine"
             raise InputError(msg, source=Source(path), hint=hint)
         return ()
     documents = tuple(_documents(found, script, launched=launched))
@@ -314,8 +315,8 @@ def _read(
 
 
 def _serve(found: Findings) -> Document:
-    """Read a script that trains nothing and starts vLLM's engine: ``LLM(model=…)`` takes the keys of its server."""
-    call, *others = found.made.engines
+    """Read a script that trains nothing and starts an inference engine, whose class takes the keys of its server."""
+    (reader, call), *others = found.made.engines
     given = {**dict(zip(("model",), call.positional, strict=False)), **call.keywords}
     options = {
         key: Argument(one.value, one.line, one.why)
@@ -323,11 +324,17 @@ def _serve(found: Findings) -> Document:
         if one.why is not None or one.value is not None
     }
     source = found.source._replace(line=call.line)
-    open_ones = ((call.is_open, "gives LLM arguments that are no literals (`**`)"), (others, "starts further engines"))
+    open_ones = (
+        (call.is_open, f"gives {call.name} arguments that are no literals (`**`)"),
+        (others, "starts further engines"),
+    )
     gaps = tuple(Gap(source, why) for is_open, why in open_ones if is_open)
     if call.condition is not None:
         gaps += (Gap(source, f"starts the engine only if {call.condition}"),)
-    return vllm.read_call(found.source, options, gaps)
+    return _SERVERS[reader](found.source, options, gaps)
+
+
+_SERVERS = {"sglang": sglang.read_call, "vllm": vllm.read_call}
 
 
 def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Findings:

@@ -117,6 +117,9 @@ def test_a_newer_release_that_a_remedy_leaves_out_is_no_move(stands: str) -> Non
     assert "2.10.0" not in newer
     assert {"2.11.0", "2.12.0"} <= newer
     assert ("2.9.1" in newer) is (stands == "2.9.0")
+    older = {one.release for one in moves if one.move.endswith("down")}
+    assert "2.8.0" not in older
+    assert {"2.6.0", "2.7.1"} <= older
 
 
 @pytest.mark.parametrize("stands", ["deepspeed==0.16.4", "deepspeed>=0.16.4"])
