@@ -27,6 +27,7 @@ from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, PREPARES, find_own_adapter, names_none
 from compatcheck.frameworks.python_script.autograd import applies_autograd_function
+from compatcheck.frameworks.python_script.by_hand import tell_by_hand
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.casts import find_float32_cast
 from compatcheck.frameworks.python_script.changes import (
@@ -43,11 +44,6 @@ from compatcheck.frameworks.python_script.changes import (
 )
 from compatcheck.frameworks.python_script.constants import with_constants
 from compatcheck.frameworks.python_script.forwards import take_forwards
-from compatcheck.frameworks.python_script.given_back import (
-    find_given_back,
-    freezes_rank_numbers,
-    stops_no_recomputation_early,
-)
 from compatcheck.frameworks.python_script.handed_on import HandedOn, find_handed_on, parse_started
 from compatcheck.frameworks.python_script.loops import (
     has_loop,
@@ -604,20 +600,7 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     if converts is not None:
         found.lines[converts.name] = converts.line
         yield Statement("run.converts_zero_checkpoint", converts.name, value=True)
-    given_back = tuple(find_given_back(script.tree)) if repeats or found.made.engines or has_loop(script) else ()
-    if given_back:
-        yield Statement("run.frees_by_hand", "(given back by hand)", given_back)
-    if freezes_rank_numbers(script.tree):
-        yield Statement("run.rank_numbers_frozen", "ranknum", value=True)
-    if stops_no_recomputation_early(script.tree):
-        yield Statement("program.stops_recomputation_early", "set_checkpoint_early_stop", value=False)
-    if "channels_last_3d" in script.names:
-        yield Statement("run.channels_last_3d", "channels_last_3d", value=True)
-    if not _WRAPS_IN_CHECKPOINTS.isdisjoint(script.names):
-        yield Statement("run.checkpoint_wrappers", "checkpoint_wrapper", value=True)
-    loads_by_peft = any(call.name == "from_pretrained" and call.owner.endswith("PeftModel") for call in script.calls())
-    if loads_by_peft and "load_adapter" not in script.names:
-        yield Statement("run.loads_adapter_by_transformers", "PeftModel", value=False)
+    yield from tell_by_hand(script, gives_back=repeats or bool(found.made.engines) or has_loop(script))
     if applies_autograd_function(found.objects.classes):
         yield Statement("run.uses_autograd_function", "autograd.Function", value=True)
     own_adapter = find_own_adapter(script, found.objects)
@@ -626,10 +609,6 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
         yield Statement("run.adapters_through_model", own_adapter.name, value=True)
     elif found.trainers and not (found.unread or found.foreign or found.own_model) and names_none(script):
         yield Statement("run.adapters_through_model", _NO_OWN_ADAPTERS, value=False)
-
-
-_WRAPS_IN_CHECKPOINTS = frozenset({"checkpoint_wrapper", "apply_activation_checkpointing"})
-"""torch's functions that wrap modules in checkpoints (torch 2.9.0 distributed/algorithms/_checkpoint/checkpoint_wrapper.py)."""
 
 
 def _builds_again(found: Findings, script: Script) -> Statement | None:

@@ -6,9 +6,11 @@ import ast
 
 import pytest
 
-from compatcheck.frameworks.python_script.given_back import (
+from compatcheck.frameworks.python_script.by_hand import (
+    compiles_flex_attention,
     find_given_back,
     freezes_rank_numbers,
+    scores_between,
     stops_no_recomputation_early,
 )
 
@@ -56,6 +58,33 @@ CLEARS = "engine.optimizer.clear_lp_grads(set_to_none=True)"
 )
 def test_what_is_given_back_in_each_step(step: str, words: set[str]) -> None:
     assert set(find_given_back(ast.parse(f"for x in data:\n    {step}\n"))) == words
+
+
+FORWARD, SCORES, END = "loss = e(x).loss", "with torch.no_grad():\n        old = e(x)", "e.backward(loss)"
+
+
+@pytest.mark.parametrize(
+    ("steps", "between"),
+    [
+        ((FORWARD, SCORES, END), True),
+        ((SCORES, FORWARD, END), False),
+        ((FORWARD, END), False),
+        (("e.backward(e(x).loss)",), False),
+        ((FORWARD, "score(e, x)", END, "y = e(x)"), None),
+        ((FORWARD, "old = score(e, x)", END), None),
+        ((FORWARD, "with torch.no_grad():\n        old = e.module(x)", END), None),
+        (("loss = f(x)", END), None),
+        ((FORWARD, "loss.backward()"), None),
+    ],
+)
+def test_a_forward_between_another_and_its_backward(steps: tuple[str, ...], *, between: bool | None) -> None:
+    text = "for x in data:\n    " + "\n    ".join(steps) + "\n"
+    assert scores_between(ast.parse(text)) is between
+
+
+def test_flex_attention_is_compiled_by_its_name() -> None:
+    assert compiles_flex_attention(ast.parse("attend = torch.compile(flex_attention, dynamic=False)"))
+    assert not compiles_flex_attention(ast.parse("model = torch.compile(model)\nflex_attention(q, k, v)"))
 
 
 def test_rank_numbers_are_frozen_in_a_loop_over_named_parameters() -> None:
