@@ -17,14 +17,14 @@ from compatcheck.rules.expression import evaluate
 from compatcheck.rules.lint import Problem, lint_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledRule, RuleSet
     from compatcheck.rules.lint import CheckEvidence
-    from compatcheck.rules.rule import Rule
+    from compatcheck.rules.rule import Remedy, Rule
 from compatcheck.rules.syntax import parse
 
 EXPECTATION_KEYS = {"impact_gib", "needs", "why"}
@@ -109,6 +109,46 @@ def _run(rule: CompiledRule, example: Mapping[str, Any], wanted: str, rules: Rul
     return None
 
 
+def lay_over(example: Mapping[str, Any], done: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an example with what holds once a remedy was done in place of what it says of that."""
+    merged = {key: value for key, value in example.items() if key not in EXPECTATION_KEYS}
+    for key, value in done.items():
+        before = merged.get(key, {})
+        merged[key] = {**({"from": before} if isinstance(before, str) else before), **value}
+    return merged
+
+
+def _check_done(
+    rule: CompiledRule, remedy: Remedy, matches: tuple[Mapping[str, Any], ...], rules: RuleSet
+) -> Iterator[str]:
+    """Say of which examples a remedy leaves the finding although it was done: it clears it, or says that half of it stays."""
+    tried = False
+    for number, example in enumerate(matches):
+        name = f"examples.match.{number}"
+        try:
+            scope = example_scope(example, rules, name)
+            if remedy.when is not None and truth(evaluate(parse(remedy.when), scope)) is not True:
+                continue
+            after = example_scope(lay_over(example, remedy.done or {}), rules, name)
+        except (CompatcheckError, TypeError) as error:
+            yield f"laid over {name}: {error}"
+            continue
+        tried = True
+        decision = decide(rule, after)
+        if decision.status == SILENT:
+            continue
+        before, left = (size(rules.texts(rule).sizes.expected, one)[0] for one in (scope, after))
+        if before is None and "half" in (remedy.note or ""):
+            continue
+        if before is None or left is None or left > before / 2:
+            needs = f", needs {', '.join(decision.needs)}" if decision.needs else ""
+            yield f"the rule still speaks of {name} once it was done: {decision.status}{needs}"
+        elif "half" not in (remedy.note or ""):
+            yield f"{name} keeps {left / before:.0%} of its size once it was done: say that half of it or less is left"
+    if not tried:
+        yield "no match example under which this is a remedy: its condition is never true"
+
+
 _BOUNDS = 2
 
 
@@ -140,5 +180,11 @@ def check_rule(rule: Rule, rules: RuleSet, root: Path, check_evidence: CheckEvid
         problems += [
             Problem(Source(rule.path, f"examples.{failure.kind}.{failure.number}"), failure.message)
             for failure in run_examples(compiled, examples, rules)
+        ]
+        problems += [
+            Problem(Source(rule.path, f"remedies.{index}.done"), message)
+            for index, remedy in enumerate(rule.remedies)
+            if remedy.done
+            for message in _check_done(compiled, remedy, rule.examples.match, rules)
         ]
     return problems

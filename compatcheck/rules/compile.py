@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatcheck.rules.expression import Code
-    from compatcheck.rules.rule import ProbeUse, Reference, Remedy, Rule
+    from compatcheck.rules.rule import ProbeUse, Reference, Rule
 
 
 _NUMBER = (int, float)
@@ -227,7 +227,13 @@ def _text_part(rule: Rule) -> list[object]:
         dict(rule.checked_through),
         rule.verifiable,
         [
-            {**_as_mapping(remedy), "when": _code(rule, f"remedies.{index}.when", remedy.when)}
+            {
+                "verb": remedy.verb,
+                "target": remedy.target,
+                "safety": remedy.safety,
+                "note": remedy.note,
+                "when": _code(rule, f"remedies.{index}.when", remedy.when),
+            }
             for index, remedy in enumerate(rule.remedies)
         ],
         list(map(_as_mapping, rule.references)),
@@ -246,7 +252,7 @@ def _text_part(rule: Rule) -> list[object]:
     ]
 
 
-def _as_mapping(part: Remedy | Reference | ProbeUse) -> dict[str, object]:
+def _as_mapping(part: Reference | ProbeUse) -> dict[str, object]:
     return {field.name: getattr(part, field.name) for field in fields(part)}
 
 

@@ -100,6 +100,11 @@ def _check_ranges(rule: Rule, releases: Callable[[str], tuple[str, ...]]) -> Ite
 def _check_remedies(rule: Rule) -> Iterator[tuple[str, str]]:
     """Every remedy names facts, values and releases that exist."""
     for index, remedy in enumerate(rule.remedies):
+        if rule.status == "active" and remedy.verb == "note" and not (remedy.done or remedy.unseen):
+            yield (
+                f"remedies.{index}.note",
+                "a note says what holds once it was done (`done`), or why no file can show that (`unseen`)",
+            )
         for name, value in remedy.target.items():
             place = f"remedies.{index}.{remedy.verb}.{name}"
             try:

@@ -205,10 +205,12 @@ class _Reader(StrictFile):
         for index, item in enumerate(self.sequence(value, "remedies")):
             where = ("remedies", index)
             data = self.mapping(item, *where)
-            self.known(data, {*model.REMEDY_VERBS, "safety", "when"}, *where)
+            self.known(data, {*model.REMEDY_VERBS, "safety", "when", "done", "unseen"}, *where)
             verbs = [verb for verb in model.REMEDY_VERBS if verb in data and verb != "note"] or ["note"]
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
                 raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
+            if sum(key in data for key in ("done", "unseen")) > (verbs == ["note"]):
+                raise self.error("`done` or `unseen`, one of them, is for a note that stands by itself", *where)
             target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
             for name, set_to in target.items():
                 if isinstance(set_to, list | dict):
@@ -221,6 +223,8 @@ class _Reader(StrictFile):
                 safety=self.choice(data, "safety", model.SAFETIES, *where),
                 note=self.optional_text(data, "note", *where),
                 when=self.optional_text(data, "when", *where),
+                done=None if data.get("done") is None else self.mapping(data["done"], *where, "done"),
+                unseen=self.optional_text(data, "unseen", *where),
             )
 
     def references(self, value: Any) -> Iterator[model.Reference]:  # noqa: ANN401

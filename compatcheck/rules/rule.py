@@ -62,6 +62,10 @@ class Remedy:
     note: str | None = None
     when: str | None = None
     """Condition under which it is one, as `Rule.when`; None where it always is."""
+    done: Mapping[str, Any] | None = None
+    """Of a ``note``: what holds once it was done, laid over an example in the layout of the native facts file."""
+    unseen: str | None = None
+    """Of a ``note``: why no file can show that it was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from compatcheck.rules.programs import find_program, programs
 from compatcheck.shell.parameters import NO_ARGUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.command import Command, Word
     from compatcheck.frameworks.launch.program import Launch
@@ -96,7 +96,9 @@ def read_commands(
             united = (first._replace(gaps=(*first.gaps, *_arguments(command))), *others)
             written = (part for document in united for part in _take_written(document, {**(files or {}), **then}))
             runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
-    return tuple(runs)
+    return tuple(
+        run._replace(documents=tuple(_place_retriever(one, run, runs) for one in run.documents)) for run in runs
+    )
 
 
 def _leave_templates(command: Command) -> Command:
@@ -282,28 +284,52 @@ def _converter(launch: Launch) -> Document | None:
     return Document("launcher", launch.command.source, (statement,), is_command=True)
 
 
+_RETRIEVER = "run.retriever_on_gpu"
+
+
 def _retriever(launch: Launch) -> Document | None:
     """Return where a search tool of Search-R1 keeps its index: on the devices that it sees, which may be others than train.
 
     Source: PeterGriffinJin/Search-R1@a14dc3a4 search_r1/search/retrieval_server.py, retrieval_rerank_server.py (store_true).
     """
     options = parse_flags(launch.arguments).options
-    gpu, fact, key = options.get("faiss_gpu"), "run.retriever_on_gpu", "faiss_gpu"
-    if gpu is None and (os.path.basename(launch.file) not in _RETRIEVERS or "index_path" not in options):
-        return None
+    gpu, key = options.get("faiss_gpu"), "faiss_gpu"
     place = Document("launcher", launch.command.source, (), is_command=True)
     if gpu is None:
-        return place._replace(statements=(Statement(fact, f"{key} (left out)", value=False),))
+        if os.path.basename(launch.file) not in _RETRIEVERS or "index_path" not in options:
+            return None
+        return place._replace(statements=(Statement(_RETRIEVER, f"{key} (left out)", value=False),))
     if gpu.value is not True:
         return None
     lines = {} if gpu.line is None else {key: gpu.line}
-    if "CUDA_VISIBLE_DEVICES" in launch.variables:
-        chosen = Unresolved(fact, key, "whether CUDA_VISIBLE_DEVICES of the server names devices that train")
-        return place._replace(unresolved=(chosen,), lines=lines)
-    return place._replace(statements=(Statement(fact, key, value=True),), lines=lines)
+    return place._replace(statements=(Statement(_RETRIEVER, key, value=True),), lines=lines)
 
 
 _RETRIEVERS = frozenset({"retrieval_server.py", "retrieval_rerank_server.py"})
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def _place_retriever(document: Document, server: TrainingCommand, runs: Sequence[TrainingCommand]) -> Document:
+    """Say whether a server that sees some devices alone is beside the training: not where that sees others."""
+    facts = {statement.fact for statement in document.statements if statement.value is True}
+    own = _visible(server)
+    if facts != {_RETRIEVER} or own is None or "0" in own:  # a training that names no devices has the first at least
+        return document
+    others = [_visible(run) for run in runs if run is not server]
+    if any(one is not None and one & own for one in others):
+        return document
+    if others and None not in others:
+        return document._replace(statements=(Statement(_RETRIEVER, _VISIBLE, False),))
+    why = "is not told: the server sees these devices alone, and nothing says which of them train"
+    return document._replace(statements=(), unresolved=(Unresolved(_RETRIEVER, _VISIBLE, why),))
+
+
+def _visible(run: TrainingCommand) -> frozenset[str] | None:
+    """Return the devices that a command sees; None where none are named."""
+    word = run.launch.command.variables.get(_VISIBLE)
+    return frozenset(word.text.replace(" ", "").split(",")) if word is not None and word.text else None
 
 
 def _take_written(document: Document, files: Mapping[str, str | None]) -> tuple[Document, ...]:

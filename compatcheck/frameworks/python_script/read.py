@@ -27,6 +27,7 @@ from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.python_script.adapters import MODEL_OPTIONS, PREPARES, find_own_adapter, names_none
 from compatcheck.frameworks.python_script.autograd import applies_autograd_function
+from compatcheck.frameworks.python_script.by_hand import tell_by_hand
 from compatcheck.frameworks.python_script.calls import KEPT, Call, Given, Script, parse_script, too_deep
 from compatcheck.frameworks.python_script.casts import find_float32_cast
 from compatcheck.frameworks.python_script.changes import (
@@ -72,7 +73,7 @@ from compatcheck.frameworks.python_script.parsed_classes import (
     find_parsed_classes,
     find_trainer_classes,
 )
-from compatcheck.frameworks.python_script.repeated import builds_again, clears_module_stack, keeps_model
+from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from compatcheck.frameworks.sglang import command as sglang
 from compatcheck.frameworks.translation import translate
 from compatcheck.frameworks.trl import configuration as trl
@@ -606,8 +607,7 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     if converts is not None:
         found.lines[converts.name] = converts.line
         yield Statement("run.converts_zero_checkpoint", converts.name, value=True)
-    if repeats and "initialize" in script.names and clears_module_stack(script.tree):
-        yield Statement("run.clears_module_stack", "FWD_MODULE_STACK.clear", value=True)
+    yield from tell_by_hand(script, gives_back=repeats or bool(found.made.engines) or has_loop(script))
     if applies_autograd_function(found.objects.classes):
         yield Statement("run.uses_autograd_function", "autograd.Function", value=True)
     own_adapter = find_own_adapter(script, found.objects)

@@ -164,30 +164,3 @@ def _gives_up(node: ast.AST, made: set[str]) -> bool:
 
 _ENDS = frozenset({"clear", "destroy"})
 """Methods that give up what was made: of DeepSpeed's engine, and of accelerate's Accelerator (another name of `free_memory`)."""
-
-
-def clears_module_stack(tree: ast.Module) -> bool:
-    """Tell whether ZeRO-3's list of models is emptied without a condition in the loop or function where an engine is given up."""
-    bodies = [node.body for node in nodes_of(tree) if isinstance(node, ast.For | ast.While | ast.FunctionDef)]
-    clears = [body for body in bodies if any(map(_clears_stack, _straight(body)))]
-    ends = (".destroy", "destroy")
-    return any(
-        isinstance(node, ast.Call) and dotted_name(node.func).endswith(ends)
-        for body in clears
-        for node in _straight(body)
-    )
-
-
-def _clears_stack(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and dotted_name(node.func).endswith("FWD_MODULE_STACK.clear")
-
-
-def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the calls that a body makes as statements, those of ``try`` and ``with`` too, and none under a condition."""
-    for statement in body:
-        if isinstance(statement, ast.Expr):
-            yield statement.value
-        elif isinstance(statement, ast.With):
-            yield from _straight(statement.body)
-        elif isinstance(statement, ast.Try):
-            yield from _straight([*statement.body, *statement.finalbody])

@@ -152,3 +152,27 @@ def test_evidence_must_exist(tmp_path: Any) -> None:
 
 def test_a_draft_needs_no_examples() -> None:
     assert problems(rule(status="draft", reason="not read yet")) == []
+
+
+def note(text: str = "do without", **told: Any) -> Remedy:
+    return Remedy(verb="note", target={}, safety="safe", note=text, **told)
+
+
+@pytest.mark.parametrize(
+    ("remedy", "part"),
+    [
+        (note(done={"training": {"zero_stage": 2}}), None),
+        (note(unseen="it is in no file"), None),
+        (note("half of it", done={"model": {"parameters": 2**29}}), None),
+        (note(), "(`done`)"),
+        (note(done={"training": {"packing": True}}), "still speaks of examples.match.0"),
+        (note(done={"model": {"parameters": 2**29}}), "keeps 50%"),
+        (note("half of it", done={"model": {"parameters": 2**29 + 1}}), "still speaks"),
+        (note(done={"training": {"zero_stage": 2}}, when="training.packing"), "its condition is never true"),
+        (note(done={"training": {"zero_stag": 2}}), "laid over examples.match.0"),
+        (note(done={"training": 2}), "laid over examples.match.0"),
+    ],
+)
+def test_a_note_says_what_holds_once_it_was_done(remedy: Remedy, part: str | None) -> None:
+    found = problems(rule(examples=SOUND, remedies=(remedy,)))
+    assert not found if part is None else any(part in problem for problem in found), found

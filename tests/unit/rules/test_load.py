@@ -104,6 +104,8 @@ def test_clauses_are_alternatives_with_conditions_of_their_own(tmp_path: Path) -
         ('{upgrade: {deepspeed: ">=0.16.8"}, safety: safe}', "{safety: safe}", "19 (remedies.0)"),
         ('{upgrade: {deepspeed: ">=0.16.8"}', "{set: {a.b: [x, z]}", "19 (remedies.0.set.a.b)"),
         ('{upgrade: {deepspeed: ">=0.16.8"}', '{set: {a: 1}, upgrade: {deepspeed: ">=0.16.8"}', "19 (remedies.0)"),
+        ('{upgrade: {deepspeed: ">=0.16.8"}', '{done: {run: {}}, upgrade: {deepspeed: ">=0.16.8"}', "19 (remedies.0)"),
+        ('{upgrade: {deepspeed: ">=0.16.8"}', "{note: words, done: {run: {}}, unseen: words", "19 (remedies.0)"),
         ("https://example.invalid/1", "http://example.invalid/1", "22 (references.0.url)"),
         ("type: FIX", "type: FIXED", "22 (references.0.type)"),
         ("  match:", "  matches:", "24 (examples.matches)"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.unit.frameworks.launch_script.written_commands import facts, runs
+import pytest
+
+from compatcheck.frameworks.launch_script.commands import read_commands
+from tests.unit.frameworks.launch_script.written_commands import command, facts, runs
 
 HF = "--output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5"
 
@@ -49,6 +52,24 @@ def test_a_program_nobody_knows_is_named_where_it_runs_on_many_ranks() -> None:
 def test_a_program_with_options_of_its_own_may_name_a_deepspeed_file() -> None:
     ((_, documents),) = runs("deepspeed --num_gpus 8 mine.py --deepspeed --deepspeed_config d.json")
     assert ("deepspeed", "d.json", "--deepspeed_config") in documents[0].references
+
+
+@pytest.mark.parametrize(
+    ("server", "training", "told"),
+    [
+        ("4,5", "0,1,2,3", False),
+        ("3,4", "0,1,2,3", True),
+        ("0", "", True),
+        ("4,5", "", None),
+        ("", "0,1", True),
+    ],
+)
+def test_a_retriever_on_devices_of_its_own(server: str, training: str, *, told: bool | None) -> None:
+    texts = {"python search/retrieval_server.py --faiss_gpu": server, "python -m verl.trainer.main_ppo": training}
+    started = [command(text, **({"CUDA_VISIBLE_DEVICES": seen} if seen else {})) for text, seen in texts.items()]
+    document = read_commands(started)[0].documents[0]
+    assert facts(document).get("run.retriever_on_gpu") is told
+    assert bool(document.unresolved) is (told is None)
 
 
 def test_the_script_in_a_checkpoint_of_deepspeed_merges_it() -> None:

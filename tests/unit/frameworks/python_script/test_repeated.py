@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.frameworks.python_script.repeated import builds_again, clears_module_stack, keeps_model
+from compatcheck.frameworks.python_script.repeated import builds_again, keeps_model
 from tests.unit.frameworks.python_script.test_changes import HEAD, read
 
 if TYPE_CHECKING:
@@ -89,19 +89,3 @@ _TRAINER = "Trainer(model=m, args=TrainingArguments('o'), train_dataset=d)"
 def test_what_trains_is_built_again(script: str, again: object, tmp_path: Path) -> None:
     fact = read(tmp_path, HEAD + _ACCELERATOR + script).roles["train"].get("run.repeated_initialize")
     assert (None if fact is None else fact.value) is again
-
-
-@pytest.mark.parametrize(
-    ("clear", "clears"),
-    [
-        ("FWD_MODULE_STACK.clear()", True),
-        ("deepspeed.runtime.zero.parameter_offload.FWD_MODULE_STACK.clear()", True),
-        ("if tidy: FWD_MODULE_STACK.clear()", False),
-        ("pass", False),
-    ],
-)
-def test_the_list_of_zero3s_models_is_emptied(clear: str, *, clears: bool) -> None:
-    text = (
-        f"for trial in range(3):\n    engine, *_ = deepspeed.initialize(model=m)\n    engine.destroy()\n    {clear}\n"
-    )
-    assert clears_module_stack(ast.parse(text)) is clears
