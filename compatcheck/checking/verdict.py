@@ -100,12 +100,15 @@ def _find(subject: Subject, criteria: Criteria, memory: Memory | None) -> tuple[
     if memory is not None and memory.latest is not None and memory.latest[0] is subject:
         found = memory.latest[1]
         return found
-    outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
-    kept = _waive(outcome.findings, subject, criteria)
-    found = outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in kept)
+    found = _sift(match(subject, criteria.rules, criteria.checks.selects, memory), subject, criteria)
     if memory is not None:
         memory.latest = subject, found
     return found
+
+
+def _sift(outcome: Outcome, subject: Subject, criteria: Criteria) -> tuple[Outcome, tuple[Finding, ...]]:
+    kept = _waive(outcome.findings, subject, criteria)
+    return outcome, tuple(one._replace(folded=_is_folded(one, subject)) for one in kept)
 
 
 def _waive(findings: Iterable[Finding], subject: Subject, criteria: Criteria) -> Iterable[Finding]:
@@ -124,7 +127,11 @@ def _waive_with(
 
 def judge_unpriced(subject: Subject, criteria: Criteria, memory: Memory | None = None) -> Judgement:
     """Match a subject and tell what fails by that alone: nothing about whether its run fits."""
-    outcome, found = _find(subject, criteria, memory)
+    return _leave_unpriced(subject, criteria, _find(subject, criteria, memory))
+
+
+def _leave_unpriced(subject: Subject, criteria: Criteria, matched: tuple[Outcome, tuple[Finding, ...]]) -> Judgement:
+    outcome, found = matched
     return Judgement(tuple(_mark(one, subject, criteria) for one in found), None, outcome, len(subject.roles))
 
 
@@ -185,6 +192,9 @@ class Variants:
 
     def unpriced(self, subject: Subject) -> Judgement:
         """Return what fails of a subject, or of what it comes to after changes, whatever its run needs."""
+        as_read, verdict = self._first.get(subject.id, (None, None))
+        if verdict is not None and subject is as_read:  # it was matched for its verdict
+            return _leave_unpriced(subject, self._criteria, _sift(verdict.outcome, subject, self._criteria))
         return judge_unpriced(subject, self._criteria, self._memory(subject))
 
     def on(self, devices: Mapping[str, Value], subject: Subject) -> Judgement:

@@ -33,7 +33,7 @@ class Companions:
         """Read which packages stand at exactly one release."""
         self._rules = rules
         self._known: dict[frozenset[tuple[str, str]], dict[str, tuple[str, Pin]] | Pin] = {}
-        self._mending: dict[tuple[Pin, str | None], Sequence[str]] = {}
+        self._mending: dict[tuple[str | None, ...], Sequence[str]] = {}
         self._steps = 0
         self._versions = {
             name: package.version.partition("+")[0]
@@ -118,7 +118,8 @@ class Companions:
             name = broken.holder
         if name in moves or (wanted is None and allows(broken.specifier, self._versions.get(name, ""))):
             return ()  # it has moved, or only time is in the way
-        key = broken, wanted
+        # whatever release asks for it: the one that mends it moves itself, or is what it says
+        key = name, broken.package, broken.specifier if wanted is None else broken.extra, wanted
         if key not in self._mending:
             self._mending[key] = nearest_first(self._versions[name], self._fitting(name, broken, wanted))
         return self._mending[key]
@@ -128,9 +129,9 @@ class Companions:
         if wanted is not None:
             rows = self._holders[name]  # what was yanked is in them alone
             stated = rows if broken.extra is None else self._extras[name]
-            allowing = [
-                one for one in known if one in rows and allows(stated.get(one, {}).get(broken.package, ""), wanted)
-            ]
+            asked = {one: stated.get(one, {}).get(broken.package, "") for one in known if one in rows}
+            allowed = {specifier for specifier in {*asked.values()} if allows(specifier, wanted)}
+            allowing = [one for one, specifier in asked.items() if specifier in allowed]
             return [one for one in allowing if self._knew(name, one, broken.package, wanted)]
         exact = exact_version(broken.specifier)
         if exact is not None:

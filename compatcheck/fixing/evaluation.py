@@ -15,9 +15,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import allowed_releases, contains, exact_version
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import describe_move, rewrite
-from compatcheck.fixing.rereading import reread, reread_variables
 from compatcheck.resolution.binaries import with_same_build
-from compatcheck.resolution.defaults import UNREAD
+from compatcheck.resolution.imported import UNREAD
 from compatcheck.resolution.pins import Pin
 from compatcheck.resolution.resolve import resolve_with
 
@@ -270,6 +269,8 @@ class Evaluation:
     def _read(self, subject: Subject, changes: Sequence[Change]) -> tuple[Document, ...] | None:
         edits = edits_of(changes)
         if edits and (subject.id, edits) not in self._reread:
+            from compatcheck.fixing.rereading import reread  # noqa: PLC0415 (only where files are edited)
+
             self._reread[subject.id, edits] = reread(subject.as_read, edits)
         return self._reread.get((subject.id, edits))
 
@@ -331,13 +332,15 @@ def resolve_changed(
 ) -> Subject:
     """Resolve a subject anew with changes, or with what its files read as now; settings that go into files are read there."""
     changes = list(changes)
-    edits = edits_of(changes)
-    if documents is None and edits:
-        documents = reread(subject.as_read, edits)
+    edits, environment = edits_of(changes), subject.environment
+    if edits:
+        from compatcheck.fixing.rereading import reread, reread_variables  # noqa: PLC0415 (only where files are edited)
+
+        documents = reread(subject.as_read, edits) if documents is None else documents
+        environment = reread_variables(environment, edits)
     as_read = subject.as_read if documents is None else documents
     stated = {name: value for change in changes for name, value in change.facts if not change.edits}
-    environment = _move_all(reread_variables(subject.environment, edits), changes)
-    changed = subject._replace(environment=environment, as_read=as_read)
+    changed = subject._replace(environment=_move_all(environment, changes), as_read=as_read)
     return resolve_with(changed, stated, rules)
 
 

@@ -20,7 +20,6 @@ from compatcheck.core.versions import (
     exact_version,
     parse_version,
 )
-from compatcheck.fixing.edits.configuration_text import change_value
 from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, read_project, roots_of
 from compatcheck.fixing.edits.requirement_text import RequirementStatement, find_statement, find_statements
 from compatcheck.fixing.edits.text import apply_edits, line_of, read_exact
@@ -180,6 +179,8 @@ class EditableFiles:
         stated = canonical_name((package.source.key or "").rpartition(".")[2]) == package.name
         if text is None or package.source.key is None or package.version is None or not stated:
             return []
+        from compatcheck.fixing.edits.configuration_text import change_value  # noqa: PLC0415 (a release that a key states)
+
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]
 

@@ -21,7 +21,6 @@ from compatcheck.core.versions import allowed_releases, compile_specifier, conta
 from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.search import Changes
-from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.matching.remedies import condition_of
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import built_with, with_same_build
@@ -43,6 +42,10 @@ _COMPARED = {f"environment.{MISFIT}": ("torch",), f"environment.{BY_PINS}": ()}
 
 
 _RELEASES = frozenset({"upgrade", "downgrade"})
+
+
+def _sets(remedy: Mapping[str, Any]) -> bool:
+    return bool(remedy["verb"] == "set")
 
 
 class Blame:
@@ -159,6 +162,10 @@ def find_levers(
     advised: dict[tuple[str, str], set[str]] = {}
     for subject in subjects:
         own = [finding for finding in failing if finding.subject == subject.id]
+        if not any(one.is_about_fit or any(map(_sets, blame.remedies(one))) for one in own):
+            continue
+        from compatcheck.fixing.settings import find_settings, find_smaller_settings  # noqa: PLC0415 (only where one may help)
+
         advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
         if any(one.is_about_fit for one in own):
             advice += [(FIT, change) for change in find_smaller_settings(subject, rules, files)]

@@ -172,6 +172,7 @@ class Group:
         self._blamed: dict[tuple[bool, bool, tuple[Change, ...]], Mapping[Hashable, frozenset[str]]] = {}
         self._effects: dict[Change, str | None] = {}
         self._own: dict[Change, Change] = {}
+        self._prices: dict[Change, Change | None] = {}
 
     @property
     def count(self) -> int:
@@ -257,14 +258,16 @@ class Group:
         same = next((one for one in moves if one.release == follower.release), follower)
         return follower._replace(effect=worst_effect((follower.effect, same.effect)))
 
-    def _priced(self, change: Change) -> Change:
-        """Return a change that costs what it costs with all that has to move along, which is counted."""
-        along = sum(
-            one.follows and not one.ranged for one in self.evaluation.complete((change,))
-        )  # a floor moves nothing
-        priced = change._replace(effect=self.effect(change) or change.effect, along=along)
-        self._own[priced] = change
-        return priced
+    def _price(self, change: Change) -> Change | None:
+        """Return a change that costs what it does with all that moves along, which is counted; None where a pin is in the way."""
+        if change not in self._prices:
+            self._prices[change], effect = None, self.effect(change)
+            if effect is not None:
+                # a floor moves nothing
+                along = sum(one.follows and not one.ranged for one in self.evaluation.complete((change,)))
+                self._prices[change] = priced = change._replace(effect=effect, along=along)
+                self._own[priced] = change
+        return self._prices[change]
 
     def search(self) -> Confirmed:
         """Search for what clears what fails; a run is to fit for certain unless that takes a major release or more.
@@ -302,7 +305,7 @@ class Group:
             best if self.questions.resolver is None else None
         )  # nobody to ask: the same search would come to the same
         refused: list[tuple[Change, ...]] = []
-        for level, changes in self._levels():
+        for level, changes in () if found is not None else self._levels():
             if found is not None and len(found.state.blamed) <= len(best.state.blamed):
                 break
             if level < least:
@@ -337,7 +340,7 @@ class Group:
         found = [one for one in self.levers.changes[lever] if EFFECTS.index(one.effect) <= level]
         if lever not in blamed:
             return found
-        priced = (self._priced(one) for one in found if self.effect(one) is not None)
+        priced = filter(None, map(self._price, found))
         return sorted((one for one in priced if EFFECTS.index(one.effect) <= level), key=self._order)
 
     @staticmethod

@@ -15,7 +15,6 @@ from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.settings import find_setting
 from compatcheck.matching.remedies import condition_of, good_releases, write_remedy
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
@@ -71,6 +70,8 @@ def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Eva
         elif written is None or remedy["verb"] in _UNTRIED:
             tried = written
         else:
+            from compatcheck.fixing.settings import find_setting  # noqa: PLC0415 (only where a remedy is a setting)
+
             target, safety = remedy["target"], remedy["safety"]
             change = find_setting(subject, finding.role, target, safety, remedy["note"], rules, files)
             tried = None if change is None else _try_setting(finding, written, change, evaluation)

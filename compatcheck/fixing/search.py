@@ -187,9 +187,12 @@ class Search:
         blamed = frozenset.intersection(*state.blamed.values())
         turns = (self._promising(state, name, None) for name in self._blamed(state) if name in blamed)
         for changes in itertools.zip_longest(*turns):
-            clearing = [after for one in changes if one and not (after := self.with_change(state, one)).blamed]
-            if clearing:
-                return min(clearing, key=lambda after: after.rank)
+            untried = (State(_with(state, one), {}) for one in changes if one)
+            for best in sorted(
+                untried, key=lambda one: one.rank
+            ):  # what is worse than one that clears all need not be tried
+                if not self.evaluate(best.changes):
+                    return best
         return None
 
     def _nearest(self, state: State, lever: str, clearing: State | None) -> tuple[State, Change] | None:

@@ -364,7 +364,9 @@ def _build_all(
         if rule.kind == "folklore":
             continue
         try:
-            builds = partial(build, rule, decision, subject, role)
+            # what would help is read of the run itself; of a variant, whether anything does against what is certain
+            written = recall is None or decision.status == AFFECTED
+            builds = partial(build, rule, decision, subject, role, written=written)
             finding = builds(scope) if recall is None else recall.ask((rule.id, id(decision)), builds)
         except RuleError as error:
             skipped.append(
@@ -398,8 +400,10 @@ def build(
     subject: Subject,
     role: str,
     scope: FactScope,
+    *,
+    written: bool = True,
 ) -> Finding:
-    """Build the finding of a rule that is not silent."""
+    """Build the finding of a rule that is not silent, with its remedies where these are to be written."""
     facts = scope.facts
     texts = scope.rules.texts(rule)
     impact, assumed = _impact(rule, texts.sizes, scope)
@@ -430,7 +434,7 @@ def build(
         assumptions=assumptions,
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
-        remedies=write_remedies(rule, texts, scope, subject.documents, role),
+        remedies=write_remedies(rule, texts, scope, subject.documents, role) if written else (),
         by_release=_came_with_release(rule, texts, scope),
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references

@@ -65,7 +65,7 @@ class Memory:
         """
         frame = frame, opened
         if environment is not None:
-            frame = frame, environment._replace(packages={}, components={})
+            frame = frame, environment._replace(packages={}, components={}, facts={})
         for known, answers in self._frames:
             if known == frame:
                 return Recall(answers, facts, environment, rules, opened)
@@ -133,7 +133,7 @@ class Recall:
         facts, packages, components = (_Watched(mapping, place, reads) for place, mapping in enumerate(self._now))
         environment = self._environment
         if environment is not None:
-            environment = environment._replace(packages=packages, components=components)
+            environment = environment._replace(packages=packages, components=components, facts={})  # roles have them
         return FactScope(facts, environment, self._rules, self._opened)
 
 

@@ -10,8 +10,8 @@ from compatcheck.core.estimate import ASLEEP, KINDS, OUTCOMES, WHOLE, Size, say_
 from compatcheck.core.language import translate
 from compatcheck.core.summary import find_lead, gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
-from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.plain_data import pick
+from compatcheck.reporters.plan import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from compatcheck.core.headline import ending, find_worst, headline, missing_text
 from compatcheck.core.language import translate
 from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.reporters import estimate as estimates
-from compatcheck.reporters import fix
+from compatcheck.reporters import plan as planned
 from compatcheck.reporters.figure import STYLE, Bar, Part, draw_bars, draw_steps, make_bar, tell_bytes
 from compatcheck.reporters.fingerprint import fingerprint
 from compatcheck.reporters.text import severity_text
@@ -131,8 +131,9 @@ def _open_template() -> Any:  # noqa: ANN401 (of a package that need not be ther
         "device": summary.device_text, "target": summary.target_text,
         "phase": estimates.name_phase, "regressions": estimates.regression_lines, "reasons": estimates.reason_lines,
         "assumptions": estimates.assumption_lines, "unmodelled": estimates.unmodelled_lines,
-        "change": fix.change_text, "effect": fix.effect_text, "places": fix.list_places, "outcome": fix.outcome_text,
-        "resolution": fix.resolution_text, "brings": fix.brings_text, "shorten": fix.shorten,
+        "change": planned.change_text, "effect": planned.effect_text, "places": planned.list_places,
+        "outcome": planned.outcome_text, "resolution": planned.resolution_text, "brings": planned.brings_text,
+        "shorten": planned.shorten,
         "bytes": tell_bytes, "fingerprint": fingerprint, "severity": severity_text, "prose": _prose, "link": _link,
         "steps": _draw_measured,
     }  # fmt: skip
@@ -161,7 +162,9 @@ def _describe(report: Report) -> dict[str, Any]:
             for index, subject in enumerate(sorted(filter(_is_estimated, report.subjects), key=_room))
         ],
         "plans": [
-            (plan, fix.plan_title(report, plan), install_command(plan.changes)) for plan in report.plans if plan.changes
+            (plan, planned.plan_title(report, plan), install_command(plan.changes))
+            for plan in report.plans
+            if plan.changes
         ],
         "groups": groups,
         "rest": rest,
@@ -266,14 +269,14 @@ def _draw_estimate(report: EstimateReport, text: str, index: int, *, several: bo
 
 
 def _after_text(changes: Sequence[Change]) -> str:
-    words = " + ".join(fix.change_text(change) for change in changes if not change.follows)
+    words = " + ".join(planned.change_text(change) for change in changes if not change.follows)
     return f"after {words}" + (" and what follows from it" if any(change.follows for change in changes) else "")
 
 
 def _instruct(suggestion: Suggestion) -> Iterator[str]:
     for change in suggestion.changes:
         if change.follows or change.note:
-            yield f"{fix.change_text(change)}: {change.why}" if change.follows else str(change.note)
+            yield f"{planned.change_text(change)}: {change.why}" if change.follows else str(change.note)
         yield from [f"{place}: {text}" for place, text in change.where] or filter(None, [" ".join(change.options)])
 
 

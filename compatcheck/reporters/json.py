@@ -81,7 +81,7 @@ def describe_skipped(skipped: Iterable[Skipped]) -> list[dict[str, object]]:
 def _plans(report: Report) -> list[dict[str, object]]:
     if not report.plans:
         return []
-    from compatcheck.reporters.fix import describe_change, describe_outcomes  # noqa: PLC0415 (only where something fails)
+    from compatcheck.reporters.plan import describe_change, describe_outcomes  # noqa: PLC0415 (only where something fails)
 
     return [
         {

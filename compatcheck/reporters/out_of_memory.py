@@ -10,10 +10,10 @@ from compatcheck.core.effects import MAJOR_RELEASE, MINOR_RELEASE, OLDER_RELEASE
 from compatcheck.core.language import translate
 from compatcheck.core.out_of_memory import CUT, NO_MESSAGE, TOLD, Explained
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
 from compatcheck.reporters.plain_data import pick
+from compatcheck.reporters.plan import change_text
 from compatcheck.reporters.text import wrap, wrap_names, wrap_text
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ class _Writer(Terminal):
                 else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
         if report.plans and not self.quiet:
-            from compatcheck.reporters.fix import plan_lines  # noqa: PLC0415 (only where something fails)
+            from compatcheck.reporters.plan import plan_lines  # noqa: PLC0415 (only where something fails)
 
             yield from plan_lines(report, color=self.color, width=self.width)
         if report.audit is not None:

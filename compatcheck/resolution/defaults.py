@@ -21,6 +21,7 @@ from compatcheck.core.versions import compile_specifier
 from compatcheck.frameworks.keys import SILENT
 from compatcheck.resolution.gaps import Gaps, find_gaps, find_idle
 from compatcheck.resolution.gaps import open_facts as find_open_facts
+from compatcheck.resolution.imported import UNREAD
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Conflict
 from compatcheck.rules.expression import Unknown, evaluate
@@ -42,7 +43,7 @@ SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
 
-CODE, READ, UNREAD = "program.code", "program.read", "program.unread_release"
+CODE, READ = "program.code", "program.read"
 
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from compatcheck.core.source import Source
 
 FRAMEWORK = "training.framework"
+UNREAD = "program.unread_release"
+"""That nobody read the code of a program at its release: which one it is, in words."""
 
 
 def imported_packages(documents: Sequence[Document], engines: Container[object] = ()) -> tuple[str, ...]:

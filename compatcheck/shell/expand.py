@@ -30,7 +30,7 @@ from compatcheck.shell.values import (
 from compatcheck.shell.versions import Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.shell.statements import Raw
 
@@ -45,6 +45,7 @@ _OPERATOR = re.compile(r":?[-=?+]|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,|:|@")
 _LITERAL = re.compile(r"[\w./:@%+,=-]+", re.ASCII)
 """A word in which nothing stands for anything else."""
 _EVERY_ARGUMENT = frozenset({"$@", '"$@"', "${@}", '"${@}"'})
+_EVERY_ELEMENT = re.compile(r'"\$\{([A-Za-z_]\w*)\[@\]\}"', re.ASCII)
 _GLOB = re.compile(r"[*?]|\A[^\[]*\[.*\]", re.DOTALL)
 _LIST_EXPRESSION = re.compile(r"(?:\(*\[[\d, ]*\](?:\)*\*\d+)*\)*\+?)+")
 """Lists of numbers, repeated and joined, as Megatron-LM takes patterns of layers: ``([1]*3+[0]*1)*3``."""
@@ -98,7 +99,7 @@ class Expander:
             self.check(len(raw))
             self.work(1)
             return [from_text(raw, line)]
-        if raw in _EVERY_ARGUMENT and (plain := self._plain_arguments(quoted=raw[0] == '"')) is not None:
+        if (plain := self._plain_list(raw)) is not None:
             return plain
         result: list[Value] = []
         for word in expand_braces(raw, Parser):
@@ -107,19 +108,27 @@ class Expander:
                 raise LimitError(f"a word stands for more than {MAX_WORDS} words")
         return result
 
-    def _plain_arguments(self, *, quoted: bool) -> list[Value] | None:
-        """Return the arguments where expansion leaves each as it is: a script may hand them on with one more, line after line."""
-        arguments = self.get_state().arguments or ()
-        if not arguments or len(arguments) > MAX_WORDS or not (quoted or self._separators() == " \t\n"):
+    def _plain_list(self, raw: str) -> list[Value] | None:
+        """Return all arguments, or the elements of an array, where expansion leaves each as it is.
+
+        A script may hand a list on with one word more, line after line.
+        """
+        state, quoted = self.get_state(), raw[:1] == '"'
+        listed: Sequence[Value] = ()
+        if raw in _EVERY_ARGUMENT:
+            listed = state.arguments or ()
+        elif (match := _EVERY_ELEMENT.fullmatch(raw)) and (variable := state.variables.get(match[1])) is not None:
+            listed = () if variable.elements is None or variable.associative else [*variable.elements.values()]
+        if not listed or len(listed) > MAX_WORDS or not (quoted or self._separators() == " \t\n"):
             return None
-        for value in arguments:
+        for value in listed:
             if len(value) != 1:
                 return None
             text, rest = value[0].text, value[0].many and not value[0].choices
             if not (rest if text is None else quoted or _LITERAL.fullmatch(text)):
                 return None
-        self.work(len(arguments))
-        return list(arguments)
+        self.work(len(listed))
+        return list(listed)
 
     def one(self, raw: str, line: int) -> Value:
         """Expand the right side of an assignment, the word of ``case``, a here-string: not split."""
@@ -531,6 +540,7 @@ class Expander:
             joined: list[Piece] = []
             for n, value in enumerate(found.values):
                 joined.extend([*([Piece(separator, found.line)] if n else []), *single(value)])
+            self.work(len(joined))
             return self._mark(tuple(joined), quoted=True)
         result: list[Segment] = []
         for n, value in enumerate(found.values):

@@ -236,3 +236,12 @@ def test_a_check_of_pins_imports_no_reader_of_configurations_or_code(database: P
     unasked = ("compatcheck.frameworks.", "compatcheck.fixing", "compatcheck.core.yaml", "compatcheck.core.toml")
     few = {f"compatcheck.frameworks.{name}" for name in ("beside", "lines", "recipe_files")}
     assert {name for name in loaded if name.startswith(unasked)} <= few
+
+
+def test_a_plan_of_releases_loads_nothing_that_edits_settings_or_writes_other_formats(database: Path):
+    code, loaded = run_env(database, str(REPOSITORY / "benchmarks" / "inputs" / "failing.txt"), name="check")
+    assert code == 1
+    assert "compatcheck.fixing.plan" in loaded
+    unneeded = ("ast", "compatcheck.frameworks.python_script", "compatcheck.fixing.settings")
+    unneeded += ("compatcheck.fixing.rereading", "compatcheck.reporters.json", "compatcheck.reporters.markdown")
+    assert loaded & set(unneeded) == set()

@@ -29,8 +29,9 @@ def said(text: str) -> list[str]:
         'printf -v A "%s%s" $A $A\n' * 30,
         f"set -- {'a ' * 20_001}",
         "---\n" * 5001,
+        'set -- "$*" a\n' * 1100,
     ],
-    ids=["appended", "doubled", "printed", "words", "commands"],
+    ids=["appended", "doubled", "printed", "words", "commands", "joined"],
 )
 def test_what_grows_is_given_up_and_said(text: str) -> None:
     assert any("more than" in reason or "longer than" in reason for reason in said(f"{text}\ndeepspeed train.py\n"))
@@ -181,3 +182,13 @@ def test_a_case_that_goes_on_without_end_is_given_up_and_said() -> None:
 def test_a_condition_that_every_round_adds_is_written_once() -> None:
     script = read_script("a.sh", "for _ in $(seq 1 1000); do check || break; wait_for; done\ndeepspeed train.py\n")
     assert {command.condition for command in script.commands} == {None, "not (not (check))"}
+
+
+def test_a_list_handed_on_is_not_split_anew(monkeypatch) -> None:
+    split: list[int] = []
+    finish = Expander._finish
+    monkeypatch.setattr(Expander, "_finish", lambda self, field, line: split.append(1) or finish(self, field, line))
+    text = "A=()\n" + 'A=("${A[@]}" "b c" "*")\n' * 100 + 'deepspeed train.py "${A[@]}"\n'
+    (command,) = read_script("a.sh", text).commands
+    assert [word.text for word in command.words[2:]] == ["b c", "*"] * 100
+    assert len(split) < 500
