@@ -304,6 +304,17 @@ def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> Non
     assert run("check", path, "--no-policy", "--fail-on", "never").code == 4
 
 
+@pytest.mark.parametrize("line", ["<<<<<<< a", "{% if gpu %}", "RUN\u00a0pip install deepspeed==0.16.4", "RUNN a"])
+def test_a_line_of_a_dockerfile_that_is_no_instruction_is_said(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(f"FROM ubuntu\nRUN pip install torch==2.9.0\n\n{line}\n")
+    named, walked = (run("check", one, "--no-policy", "--fail-on", "never") for one in (path, tmp_path))
+    assert (named.code, walked.code) == (4, 0)
+    assert "Dockerfile:4: is no instruction of a Dockerfile" in " ".join(named.out.split()), named.out
+    assert "1 not checked" in walked.out
+    assert ("merge conflict" in named.out) == line.startswith("<")
+
+
 @pytest.mark.parametrize(
     ("name", "code", "reason"),
     [
