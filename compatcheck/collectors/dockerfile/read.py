@@ -113,7 +113,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
 
 
 def _name_refused(path: str, text: str, lines: Sequence[Instruction]) -> Iterator[Skipped]:
-    """Yield that lines are no instructions: a builder refuses the file, and what a template or another one makes of it is open."""
+    """Yield that lines are no instructions: a builder refuses the file, and what a template becomes is open."""
     if lines:
         more = f"; {len(lines) - 1} more are none either" if len(lines) > 1 else ""
         hint = advise_mending(text, "write an instruction, or check what the template becomes")

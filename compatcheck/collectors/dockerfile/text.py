@@ -20,7 +20,8 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
 """What begins a here-document, with the word that ends it."""
 _TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
 INSTRUCTIONS = frozenset(
-    "FROM ARG ENV RUN COPY ADD WORKDIR SHELL CMD ENTRYPOINT LABEL MAINTAINER EXPOSE VOLUME USER ONBUILD STOPSIGNAL HEALTHCHECK".split()
+    {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "SHELL", "CMD", "ENTRYPOINT", "LABEL", "MAINTAINER"}
+    | {"EXPOSE", "VOLUME", "USER", "ONBUILD", "STOPSIGNAL", "HEALTHCHECK"}
 )
 """What a builder takes; it refuses the whole file for any other."""
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
