@@ -16,6 +16,7 @@ from tests.cli.run_cli import run
 PIN = "deepspeed==0.16.4\n"
 PROJECT = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.0"]\n'
 HTML = "<!DOCTYPE html>\n<html><head><title>x</title></head>\n<body>\n<p>hello</p>\n</body></html>\n"
+LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 1234\n"
 MERGE = f"<<<<<<< a\n{PIN}=======\ndeepspeed==0.16.3\n>>>>>>> b\n"
 SETUP_PY = 'from setuptools import setup\nsetup(name="x", install_requires=["deepspeed==0.16.4"])\n'
 SETUP_CFG = "[metadata]\nname = x\n[options]\ninstall_requires =\n    deepspeed==0.16.4\n"
@@ -82,6 +83,13 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "no image": ("Dockerfile.gpu", holding("not a Dockerfile\n")),
     "quote": ("train.sh", holding(QUOTE)),
     "empty": ("environment.yml", holding("")),
+    "conda, a merge": ("conda.yml", holding("dependencies:\n<<<<<<< a\n- deepspeed==0.16.4\n=======\n>>>>>>> b\n")),
+    "conda, a template": ("conda_env.yaml", holding("{% for p in packages %}\n- {{ p }}\n{% endfor %}\n")),
+    "a list of pip, no text": ("pip-list.txt", holding(gzip.compress(PIN.encode()))),
+    "a list of pip, a page": ("pip_list.txt", holding(HTML)),
+    "a configuration by git-lfs": ("train.yaml", holding(LFS)),
+    "a page as a configuration": ("accelerate.yaml", holding(HTML)),
+    "a number as a configuration": ("ds_config.json", holding("1\n")),
     "not YAML": ("environment.yml", holding("{[")),
     "broken": ("uv.lock", holding("garbage")),
     "cut off": ("sbom.json", holding('{"bomFormat": "CycloneDX", "components": [')),
