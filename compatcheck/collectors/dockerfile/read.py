@@ -34,6 +34,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
@@ -431,7 +432,9 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skip(source, f"{echo(word.written)} holds something that is known only where it runs")
+            stage.skip(
+                source, f"{echo(leave_out_words(word.written))} holds something that is known only where it runs"
+            )
             return []
         location = word.text.partition("[")[0]
         by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
@@ -467,7 +470,7 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skip(source, f"which file {echo(word.written)} is, only the build knows")
+            stage.skip(source, f"which file {echo(leave_out_words(word.written))} is, only the build knows")
             return []
         written = stage.written.get(os.path.normpath(os.path.join(stage.directory, word.text)), "")
         if written is None:
