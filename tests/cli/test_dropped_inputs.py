@@ -312,7 +312,7 @@ def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> Non
     assert run("check", path, "--no-policy", "--fail-on", "never").code == 4
 
 
-@pytest.mark.parametrize("line", ["<<<<<<< a", "{% if gpu %}", "RUN\u00a0pip install deepspeed==0.16.4", "RUNN a"])
+@pytest.mark.parametrize("line", ["<<<<<<< a", "{% if gpu %}", "RUN\u00a0pip install deepspeed==0.16.4", "INSTALL a"])
 def test_a_line_of_a_dockerfile_that_is_no_instruction_is_said(tmp_path: Path, line: str) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(f"FROM ubuntu\nRUN pip install torch==2.9.0\n\n{line}\n")
