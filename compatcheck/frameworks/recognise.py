@@ -406,8 +406,11 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     reading = Reading() if reader is None else read_filled_in(reader, data, path)
     if reading.documents:
         return reading
-    if not named and (text.strip() or not _tells_training(path)):
+    if not named and not (_tells_training(path) and (not text.strip() or _states_nothing(data))):
         return None
+    if _states_nothing(data) and text.strip() and not named:
+        msg = "holds no mapping of keys to values, as its name says it does"
+        raise InputError(msg, source=Source(path), hint="check that this is the file you mean")
     if not text.strip():
         msg = "is empty"
         raise InputError(msg, source=Source(path), hint="name the file that says something")
@@ -421,6 +424,11 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     hint = f"known: locks, requirements and other lists of packages, {kinds}"
     msg = "lists no packages and is no configuration this release can read"
     raise InputError(msg, source=Source(path), hint=hint)
+
+
+def _states_nothing(data: Any) -> bool:  # noqa: ANN401 (JSON or YAML)
+    """Tell whether a file holds a text, a number or nothing, as a pointer of git-lfs or a page of an error does."""
+    return not isinstance(data, dict | list)
 
 
 def _parse(text: str, path: str, files: Files, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)

@@ -27,18 +27,21 @@ _BLOCK = 64 * 1024
 _FRAME = re.compile(
     r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d{1,18})(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
     |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d{1,18}),\s+in\s+(?P<b_function>[\w<>.]+)
-    |(?P<c_file>/[^\s"]{1,400}?\.py):(?P<c_line>\d{1,18})\s+in\s+(?P<c_function>[\w<>.]+)
-    |(?P<d_file>[/~][^\s"]{1,400}?\.py)\s+in\s+(?P<d_function>[\w<>]+)\(""",
+    |\.py:(?P<c_line>\d{1,18})\s+in\s+(?P<c_function>[\w<>.]+)
+    |\.py\s+in\s+(?P<d_function>[\w<>]+)\(""",
     re.VERBOSE,
 )
 _CODE_LENGTH = 400
 _ARROW = re.compile(r"(?:❱|-+>)\s*\d+\s*(.{1,200}?)(?=\s+\d+\s|$)")
 _ERROR = re.compile(r"\s*(?:[\w.]+(?:Error|Exception|Warning)\s*:?\s*)+$")
 """Name of the exception behind the last source line."""
-_BARE_FRAME = re.compile(
-    r"(?P<a_file>[^\s\"]{1,400}\.py)\",\s+line\s+(?P<a_line>\d{1,18}),\s+in\s+(?P<a_function>[\w<>.]+)"
-)
+_BARE_FRAME = re.compile(r"\.py\",\s+line\s+(?P<e_line>\d{1,18}),\s+in\s+(?P<e_function>[\w<>.]+)")
 """A frame whose beginning was not copied."""
+_PATH_LENGTH = 400
+_PATHS = {
+    kind: re.compile(rf"{first}[^\s\"]{{1,{_PATH_LENGTH}}}\Z") for kind, first in (("c", "/"), ("d", "[/~]"), ("e", ""))
+}
+"""How the path begins that stands before the end of a frame: looked for behind a frame alone, not at every slash of a log."""
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -122,21 +125,36 @@ def find_frames(text: str) -> tuple[Frame, ...]:
     start = text.rfind(TRACEBACK)
     if start >= 0:
         text = text[start:]
-    found = list(_FRAME.finditer(text)) or list(_BARE_FRAME.finditer(text))
-    ends = [match.start() for match in found[1:]] + [len(text)] * bool(found)
+    found = list(_locate(_FRAME, text)) or list(_locate(_BARE_FRAME, text))
+    ends = [begin for begin, *_ in found[1:]] + [len(text)] * bool(found)
     frames = []
-    for match, end in zip(found, ends, strict=True):
-        kind = next(key[0] for key, value in match.groupdict().items() if value is not None and key.endswith("_file"))
-        groups = match.groupdict()
+    for (_, path, match), end in zip(found, ends, strict=True):
+        groups = {key[2:]: value for key, value in match.groupdict().items() if value is not None}
         code = text[match.end() : min(end, match.end() + _CODE_LENGTH)].strip()
         code = _ERROR.sub("", code)
         arrow = _ARROW.search(code)
         frames.append(
             Frame(
-                groups[f"{kind}_file"].replace("\\", "/").replace("//", "/"),
-                int(groups.get(f"{kind}_line") or 0),
-                groups.get(f"{kind}_function") or "",
+                path.replace("\\", "/").replace("//", "/"),
+                int(groups.get("line", 0)),
+                groups.get("function", ""),
                 re.sub(r"\s*[\^~]{2,}\s*", " ", arrow.group(1) if arrow else code).strip(),
             ),
         )
     return tuple(frames)
+
+
+def _locate(frame: re.Pattern[str], text: str) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield where frames begin, with their paths; of most kinds these stand before what is searched for."""
+    until = 0
+    for match in frame.finditer(text):
+        kind = next(key[0] for key, value in match.groupdict().items() if value is not None)
+        if kind in _PATHS:
+            before = text[max(until, match.start() - _PATH_LENGTH - (kind != "e")) : match.start()]
+            path = _PATHS[kind].search(before)
+            if path is None:
+                continue
+            yield match.start() - len(path[0]), f"{path[0]}.py", match
+        else:
+            yield match.start(), match[f"{kind}_file"], match
+        until = match.end()

@@ -16,6 +16,7 @@ from tests.cli.run_cli import run
 PIN = "deepspeed==0.16.4\n"
 PROJECT = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.9.0"]\n'
 HTML = "<!DOCTYPE html>\n<html><head><title>x</title></head>\n<body>\n<p>hello</p>\n</body></html>\n"
+LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 1234\n"
 MERGE = f"<<<<<<< a\n{PIN}=======\ndeepspeed==0.16.3\n>>>>>>> b\n"
 SETUP_PY = 'from setuptools import setup\nsetup(name="x", install_requires=["deepspeed==0.16.4"])\n'
 SETUP_CFG = "[metadata]\nname = x\n[options]\ninstall_requires =\n    deepspeed==0.16.4\n"
@@ -82,6 +83,13 @@ UNREAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "no image": ("Dockerfile.gpu", holding("not a Dockerfile\n")),
     "quote": ("train.sh", holding(QUOTE)),
     "empty": ("environment.yml", holding("")),
+    "conda, a merge": ("conda.yml", holding("dependencies:\n<<<<<<< a\n- deepspeed==0.16.4\n=======\n>>>>>>> b\n")),
+    "conda, a template": ("conda_env.yaml", holding("{% for p in packages %}\n- {{ p }}\n{% endfor %}\n")),
+    "a list of pip, no text": ("pip-list.txt", holding(gzip.compress(PIN.encode()))),
+    "a list of pip, a page": ("pip_list.txt", holding(HTML)),
+    "a configuration by git-lfs": ("train.yaml", holding(LFS)),
+    "a page as a configuration": ("accelerate.yaml", holding(HTML)),
+    "a number as a configuration": ("ds_config.json", holding("1\n")),
     "not YAML": ("environment.yml", holding("{[")),
     "broken": ("uv.lock", holding("garbage")),
     "cut off": ("sbom.json", holding('{"bomFormat": "CycloneDX", "components": [')),
@@ -302,6 +310,17 @@ def test_a_named_dockerfile_that_was_not_read_whole_fails(tmp_path: Path) -> Non
     path = tmp_path / "Dockerfile"
     path.write_text("FROM ubuntu\nRUN pip install torch==2.9.0 deepspeed==$(cat v)\n")
     assert run("check", path, "--no-policy", "--fail-on", "never").code == 4
+
+
+@pytest.mark.parametrize("line", ["<<<<<<< a", "{% if gpu %}", "RUN\u00a0pip install deepspeed==0.16.4", "INSTALL a"])
+def test_a_line_of_a_dockerfile_that_is_no_instruction_is_said(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(f"FROM ubuntu\nRUN pip install torch==2.9.0\n\n{line}\n")
+    named, walked = (run("check", one, "--no-policy", "--fail-on", "never") for one in (path, tmp_path))
+    assert (named.code, walked.code) == (4, 0)
+    assert "Dockerfile:4: is no instruction of a Dockerfile" in " ".join(named.out.split()), named.out
+    assert "1 not checked" in walked.out
+    assert ("merge conflict" in named.out) == line.startswith("<")
 
 
 @pytest.mark.parametrize(

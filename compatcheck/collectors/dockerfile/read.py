@@ -17,6 +17,7 @@ from compatcheck.collectors.dockerfile.base_images import read_image_name
 from compatcheck.collectors.dockerfile.install_commands import Install, read_install
 from compatcheck.collectors.dockerfile.stage import CHECK_IMAGE, Stage
 from compatcheck.collectors.dockerfile.text import (
+    INSTRUCTIONS,
     MAX_VALUE,
     MAX_VARIABLES,
     Instruction,
@@ -33,16 +34,17 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files, Overlay
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.redaction import leave_out_words
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text, read_utf8
+from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, advise_mending, echo, read_text, read_utf8
 from compatcheck.core.units import parse_count
 from compatcheck.shell import read_script
 from compatcheck.shell.script import MAX_BYTES as SCRIPT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.command import Command
 
@@ -78,7 +80,10 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
     """
     text = read_utf8(path, files, limit=LIMIT_BYTES)
     reader = _Reader(path, files)
+    refused: list[Instruction] = []
     for instruction in read_instructions(text):
+        if instruction.name not in INSTRUCTIONS:
+            refused.append(instruction)
         if len(reader.stages) >= MAX_STAGES and instruction.name == "FROM":
             message = f"has more than {MAX_STAGES} stages"
             raise InputError(message, source=Source(path, "FROM", instruction.line), hint="name a Dockerfile")
@@ -100,12 +105,20 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         python=chosen.python,
         facts=chosen.facts,
         damage=(*chosen.damage.values(), *chosen.contradictions),
-        skipped=tuple(chosen.skipped),
+        skipped=(*_name_refused(path, text, refused), *chosen.skipped),
         notes=tuple(dict.fromkeys(notes)),
     )
     collected = collect_variables(chosen.variables, Source(path, "ENV"))
     environment = attach(environment, collected, complete=False)
     return environment._replace(facts={**collected.facts, **chosen.facts})
+
+
+def _name_refused(path: str, text: str, lines: Sequence[Instruction]) -> Iterator[Skipped]:
+    """Yield that lines are no instructions: a builder refuses the file, and what a template becomes is open."""
+    if lines:
+        more = f"; {len(lines) - 1} more are none either" if len(lines) > 1 else ""
+        hint = advise_mending(text, "write an instruction, or check what the template becomes")
+        yield Skipped(Source(path, line=lines[0].line), f"is no instruction of a Dockerfile{more}", hint, named=True)
 
 
 def read_installs(path: str, lines: Iterable[tuple[int, str]], files: Files = LOCAL) -> Environment:
@@ -419,7 +432,9 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skip(source, f"{echo(word.written)} holds something that is known only where it runs")
+            stage.skip(
+                source, f"{echo(leave_out_words(word.written))} holds something that is known only where it runs"
+            )
             return []
         location = word.text.partition("[")[0]
         by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
@@ -455,7 +470,7 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skip(source, f"which file {echo(word.written)} is, only the build knows")
+            stage.skip(source, f"which file {echo(leave_out_words(word.written))} is, only the build knows")
             return []
         written = stage.written.get(os.path.normpath(os.path.join(stage.directory, word.text)), "")
         if written is None:

@@ -19,8 +19,16 @@ _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
 """What begins a here-document, with the word that ends it."""
 _TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
+INSTRUCTIONS = frozenset(
+    {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "SHELL", "CMD", "ENTRYPOINT", "LABEL", "MAINTAINER"}
+    | {"EXPOSE", "VOLUME", "USER", "ONBUILD", "STOPSIGNAL", "HEALTHCHECK"}
+)
+"""What a builder takes; it refuses the whole file for any other."""
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
 _NO_VARIABLE = re.compile(r"(?<!\\)\$(?!\{?[A-Za-z_])")
+_LINE_END = re.compile(r"\r\n?|\n")
+_FIRST_WORD = re.compile(r"[\t\v\f ]*([^\t\v\f ]+)(?:[\t\v\f ]+|$)")
+"""https://github.com/moby/buildkit/blob/33e66816a41d/frontend/dockerfile/parser/split_command.go splits at no other blank."""
 MAX_VALUE = 4_096
 """Most characters that variables may add to a text: each can hold those before it several times over."""
 MAX_VARIABLES = 2_000
@@ -47,7 +55,7 @@ class Instruction(NamedTuple):
     """One instruction, continued lines joined."""
 
     name: str
-    """Upper case: ``RUN``."""
+    """Upper case: ``RUN``; of a line that is none, what stands in the place of one."""
     text: Text
     """What stands behind the name."""
     line: int
@@ -57,8 +65,8 @@ class Instruction(NamedTuple):
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
-    """Split a Dockerfile into instructions; lines that are none are passed over as the builder would refuse them."""
-    lines = text.splitlines()
+    """Split a Dockerfile into instructions; those whose name is none of `INSTRUCTIONS` are lines that a builder refuses."""
+    lines = _LINE_END.split(text)
     escape = _escape(lines)
     number = 0
     while number < len(lines):
@@ -78,9 +86,9 @@ def read_instructions(text: str) -> Iterator[Instruction]:
             if not continued:
                 break
         joined = _join(pieces)
-        match = re.match(r"\s*([A-Za-z]+)(?:\s+|$)", joined.content)
+        match = _FIRST_WORD.match(joined.content)
         if match is None:
-            continue
+            continue  # a continued line that holds nothing
         name = match[1].upper()
         documents: list[Text] = []
         if name in _TAKES_HEREDOC:

@@ -7,6 +7,7 @@ import pytest
 from compatcheck.core.out_of_memory import Frame
 from compatcheck.oom.frames import find_place
 from compatcheck.oom.text import find_frames
+from tests.effort import at_most
 
 ENV = "/env/lib/python3.11/site-packages/"
 MODULE = (ENV + "torch/nn/modules/module.py", 1747, "_call_impl", "return forward_call(*args, **kwargs)")
@@ -82,3 +83,11 @@ def test_only_the_last_traceback_counts() -> None:
 def test_windows_paths_are_read_like_others() -> None:
     (frame,) = find_frames(r'File "C:\env\torch\optim\adam.py", line 9, in step adam(')
     assert find_place([frame]).part == "optimizer"
+
+
+@pytest.mark.parametrize("word", ["Aa1+/", "/a/", "a.b", 'x"'])
+def test_paths_are_looked_for_behind_frames_alone(word: str) -> None:
+    text = 400_000 * word
+    with at_most(2):
+        (frame,) = find_frames(f"{text} /home/u/train.py in f(x)")
+    assert (frame.file, frame.function) == ("/home/u/train.py", "f")

@@ -413,3 +413,12 @@ def test_one_command_asks_for_releases_that_exclude_each_other(tmp_path: Path, c
     (tmp_path / "limits.txt").write_text("torch<2.0\n")
     start = "FROM python:3.11" + (" " if commands.startswith("AS") else "\nCOPY . .\n")
     assert [damage.package for damage in _read(tmp_path, start + commands).damage] == names
+
+
+@pytest.mark.parametrize(
+    "install", ["torch==$(curl -u me:hidden h)", "-r $(curl -u me:hidden h)", "torch==`curl -u me:hidden h`"]
+)
+def test_words_of_commands_in_an_install_are_not_said(tmp_path: Path, install: str) -> None:
+    (skipped,) = _read(tmp_path, f"FROM ubuntu\nRUN pip install {install}\n").skipped
+    assert "curl …" in skipped.reason
+    assert "hidden" not in skipped.reason

@@ -72,6 +72,11 @@ def test_assignments() -> None:
     assert read_assignments("PATH /opt/bin:$PATH") == [("PATH", "/opt/bin:$PATH")]
 
 
+def test_lines_end_where_a_builder_ends_them() -> None:
+    text = "FROM a\n# a comment\u2028RUN b\x0bRUN c\r\nRUN\u00a0d\rRUN\te\n"
+    assert [(one.name, one.line) for one in read_instructions(text)] == [("FROM", 1), ("RUN\u00a0D", 3), ("RUN", 4)]
+
+
 @given(st.text(alphabet="FROM RUNa<EOF\n\\#$ {}='\"`", max_size=300))
 def test_any_text_is_split(text: str) -> None:
     for instruction in read_instructions(text):
