@@ -63,7 +63,7 @@ TRAINERS = {
 }
 OF_MODEL_CONFIG = {"lora_r", "lora_dropout", "use_bnb_nested_quant"}
 """Options of TRL's scripts, in a class that no dump holds."""
-UNASKED = {"local_rollout_forward_batch_size"}
+UNASKED = {"lmbda", "local_rollout_forward_batch_size", "seq_kd"}
 """Fields that the dumps did not ask for."""
 UNMAPPED = {
     "hf_trainer": {
