@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.builds import label_of, with_label
 from compatcheck.core.effects import MINOR_RELEASE
-from compatcheck.core.fix import VERSION, Change, install_command
+from compatcheck.core.fix import NO_REMEDY, VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
@@ -214,7 +214,11 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
-    stays = {target_of(finding): why for finding, why in plan.remaining if finding.is_about_fit}
+    stays = {
+        target_of(finding): why
+        for finding, why in plan.remaining
+        if finding.is_about_fit or not (finding.remedies or why == NO_REMEDY)
+    }
 
     def adjust(finding: Finding) -> Finding:
         if target_of(finding) in stays:

@@ -24,7 +24,7 @@ from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.matching.engine import never_runs
-from compatcheck.matching.remedies import condition_of
+from compatcheck.matching.remedies import DESCRIBED, condition_of
 from compatcheck.resolution.pins import read_pins
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.settings import settings_of
@@ -44,10 +44,6 @@ if TYPE_CHECKING:
 
 DISTANCE = (0, 0, 1)
 """A setting goes less far than any release."""
-
-DESCRIBED = ("run.", "hardware.", "environment.")
-"""Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
-
 
 _STATED = frozenset({"configuration", "script"})
 """Origins of facts that a file of the run states."""

@@ -452,7 +452,8 @@ def _try_plan(run: Run, subject: Subject, before: Sequence[Finding]) -> Iterator
         if strangers := [
             one.instruction
             for one in moves
-            if not one.follows and one.name not in advised and not any(one.name in c.why for c in moves if c.follows)
+            if not (one.follows or one.name in advised or "would come in" in (one.note or ""))
+            and not any(one.name in c.why for c in moves if c.follows)
         ]:
             yield "plan moves what no rule names", f"{words}: {strangers}"
         if len(changes) > 1:
@@ -507,13 +508,13 @@ def _try_plan(run: Run, subject: Subject, before: Sequence[Finding]) -> Iterator
         for change in changes:
             if change.kind == SETTING and change.safe:
                 for one in before:
-                    compiled = RULES.find(one.rule_id)
+                    compiled = RULES.find(one.rule_id) if one.status == "affected" else None
                     remedies = RULES.texts(compiled).remedies if compiled is not None else ()
                     if any(
                         r["verb"] == "set" and dict(change.facts) == dict(r["target"]) and r["safety"] != "safe"
                         for r in remedies
                     ):
-                        yield "plan calls an unsafe setting safe", words
+                        yield "plan calls an unsafe setting safe", f"{words}: {one.rule_id}"
     finally:
         restore(texts)
 
