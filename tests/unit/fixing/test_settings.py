@@ -553,3 +553,29 @@ def test_a_mapping_within_a_mapping_is_written_as_one(name: str, text: str, afte
     assert change is not None
     (edit,) = change.edits
     assert edit.new.replace('"', "'") == after.replace('"', "'").removesuffix(")")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        ("train.py", "TrainingArguments(output_dir='out', bf16=True)", "TrainingArguments(output_dir='out', fp16=True)"),
+        ("train.py", "TrainingArguments(output_dir='out')", "TrainingArguments(output_dir='out', fp16=True)"),
+        ("sft.yaml", "bf16: true\n", "fp16: true\n"),
+        ("sft.sh", "swift sft --model Qwen/Qwen2.5-7B --dataset a --bf16 true\n", " --dataset a --fp16 true\n"),
+    ],
+)
+def test_a_precision_is_written_as_the_switch_of_its_trainer(name: str, text: str, after: str) -> None:
+    if name.endswith(".py"):
+        loaded = "AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+        text = f"from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nargs = {text}\nTrainer(model={loaded}, args=args).train()\n"
+    elif name.endswith(".yaml"):
+        text = LLAMAFACTORY.replace("bf16: true\n", text)
+    Path(name).write_text(text)
+    (subject,) = gather_all(as_inspection(Request(paths=(name,), here=False)), open_rules(), {}).subjects
+    change = find_setting(
+        subject, "train", {"training.mixed_precision": "fp16"}, "safe", None, open_rules(), EditableFiles([subject])
+    )
+    assert change is not None
+    (edit,) = change.edits
+    assert not change.written[0].startswith("a ")
+    assert after in text[: edit.start] + edit.new + text[edit.end :]
