@@ -579,3 +579,24 @@ def test_a_precision_is_written_as_the_switch_of_its_trainer(name: str, text: st
     (edit,) = change.edits
     assert not change.written[0].startswith("a ")
     assert after in text[: edit.start] + edit.new + text[edit.end :]
+
+
+@pytest.mark.parametrize(
+    ("command", "fact", "written"),
+    [
+        ("trl sft --config missing.yaml", "training.gradient_checkpointing", "--gradient_checkpointing true"),
+        (
+            "tune run full_finetune_single_device --config missing.yaml",
+            "training.gradient_checkpointing",
+            "enable_activation_checkpointing=true",
+        ),
+    ],
+)
+def test_an_option_is_named_by_hand_as_its_command_takes_it(command: str, fact: str, written: str) -> None:
+    Path("run.sh").write_text(f"{command}\n")
+    Path("requirements.txt").write_text("trl==0.24.0\ntorchtune==0.6.1\ntransformers==4.57.1\ntorch==2.9.0\n")
+    rules = open_rules()
+    (subject,) = gather_all(as_inspection(Request(paths=(".",), here=False)), rules, {}).subjects
+    change = find_setting(subject, "train", {fact: True}, "safe", None, rules, EditableFiles([subject]))
+    assert change is not None
+    assert (change.written, change.edits) == ((written,), ())
