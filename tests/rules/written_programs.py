@@ -523,8 +523,8 @@ def cells(wanted: Sequence[str] = (), letters: str = "Sm") -> Iterator[tuple[Rul
     programs, matrix = read_programs(), read_matrix()
     every = int(os.environ.get("SAMPLE", "99"))
     for rule in load_rules(ROOT / "rules"):
-        if rule.status != "active" or not rule.examples.match:
-            continue
+        if rule.status != "active" or not rule.examples.match or rule.kind == "folklore":
+            continue  # folklore is told beside findings
         columns = [
             program
             for program, letter in zip(programs, matrix[rule.id], strict=True)
