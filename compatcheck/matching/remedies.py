@@ -98,7 +98,9 @@ def _set(
 
 def _open(target: Mapping[str, Any], scope: FactScope) -> Iterator[tuple[str, Any]]:
     """Yield what a remedy sets and what is not in force already."""
-    return ((name, value) for name, value in target.items() if name not in scope.facts or scope.facts[name].value != value)
+    return (
+        (name, value) for name, value in target.items() if name not in scope.facts or scope.facts[name].value != value
+    )
 
 
 def _spell(name: str, value: object, scope: FactScope, documents: Sequence[Document], role: str) -> str | None:

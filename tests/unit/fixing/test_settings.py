@@ -558,7 +558,11 @@ def test_a_mapping_within_a_mapping_is_written_as_one(name: str, text: str, afte
 @pytest.mark.parametrize(
     ("name", "text", "after"),
     [
-        ("train.py", "TrainingArguments(output_dir='out', bf16=True)", "TrainingArguments(output_dir='out', fp16=True)"),
+        (
+            "train.py",
+            "TrainingArguments(output_dir='out', bf16=True)",
+            "TrainingArguments(output_dir='out', fp16=True)",
+        ),
         ("train.py", "TrainingArguments(output_dir='out')", "TrainingArguments(output_dir='out', fp16=True)"),
         ("sft.yaml", "bf16: true\n", "fp16: true\n"),
         ("sft.sh", "swift sft --model Qwen/Qwen2.5-7B --dataset a --bf16 true\n", " --dataset a --fp16 true\n"),
@@ -566,8 +570,7 @@ def test_a_mapping_within_a_mapping_is_written_as_one(name: str, text: str, afte
 )
 def test_a_precision_is_written_as_the_switch_of_its_trainer(name: str, text: str, after: str) -> None:
     if name.endswith(".py"):
-        loaded = "AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
-        text = f"from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nargs = {text}\nTrainer(model={loaded}, args=args).train()\n"
+        text = f"from transformers import *\nargs = {text}\nTrainer(model='Qwen/Qwen2.5-7B', args=args).train()\n"
     elif name.endswith(".yaml"):
         text = LLAMAFACTORY.replace("bf16: true\n", text)
     Path(name).write_text(text)

@@ -125,7 +125,12 @@ LITGPT = {"checkpoint_dir": "c", "train": {"global_batch_size": 8}, "train.micro
     ("reader", "data", "fact", "value"),
     [
         ("hf_trainer", DOTTED, "training.use_reentrant", None),
-        ("hf_trainer", {**BASE, "gradient_checkpointing_kwargs": {"use_reentrant": True}}, "training.use_reentrant", True),
+        (
+            "hf_trainer",
+            {**BASE, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
+            "training.use_reentrant",
+            True,
+        ),
         ("litgpt", LITGPT, "training.micro_batch_size", 2),
     ],
 )
