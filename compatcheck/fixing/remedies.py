@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _UNTRIED = frozenset({"env", "note"})
 """What a remedy asks for that is neither a release nor a setting."""
 _RELEASES = frozenset({"upgrade", "downgrade"})
+_VARIABLE = "env "
+"""What a need that is a variable of the environment begins with."""
 _MOST_TRIED = 8
 """Releases of a package that are tried for one remedy."""
 
@@ -90,19 +92,26 @@ def _try_setting(
     if len({edit.path for edit in change.edits}) > 1:  # each file has a word of its own
         each = " and ".join(f"{line} at {place}" for place, line in change.where)
         text = f"set {each} ({', '.join(name for name, _ in change.facts)})"
-    if left is not None:
+    if left is not None and left.status == "possible":
+        variables = ", ".join(need.removeprefix(_VARIABLE) for need in left.needs)
+        text = f"{text}; {variables}, which is not known here, may keep it"
+    elif left is not None:
         text = f"{text}; leaves {size_text(left.impact)}"
     return _say_brings(written._replace(text=text, settings=change.facts), brings)
 
 
 def _find_left(finding: Finding, change: Change, evaluation: Evaluation) -> Finding | None:
-    """Return what a setting leaves of a finding where that is not all: a smaller batch makes fewer logits, and makes them."""
+    """Return what a setting leaves of a finding where that is not all: a smaller batch makes fewer logits, and makes them.
+
+    What only a variable of the environment can bring back then, no setting clears for certain.
+    """
     target, size = target_of(finding), finding.impact and finding.impact.expected_bytes
-    if not size:
+    left = next((one for one in evaluation.findings((change,)) if target_of(one) == target), None)
+    if left is not None and left.status == "possible" and all(need.startswith(_VARIABLE) for need in left.needs):
+        return left
+    if not size or left is None or left.status != "affected":
         return None
-    after = (one for one in evaluation.findings((change,)) if target_of(one) == target and one.status == "affected")
-    left = next(after, None)
-    rest = None if left is None or left.impact is None else left.impact.expected_bytes
+    rest = None if left.impact is None else left.impact.expected_bytes
     return None if rest is None or rest > size / 2 else left
 
 

@@ -448,7 +448,8 @@ def _try_plan(run: Run, subject: Subject, before: Sequence[Finding]) -> Iterator
             for name in remedy["target"]
         }
         blame = Blame(RULES, [subject])
-        advised |= {*OF_PYTORCH}.union(*(blame.packages(one) for one in before if one.rule_id.startswith("_stack/")))
+        about_packages = (one for one in before if any(fact.name.startswith("environment.") for fact in one.facts))
+        advised |= {*OF_PYTORCH}.union(*map(blame.packages, about_packages))
         if strangers := [
             one.instruction
             for one in moves
