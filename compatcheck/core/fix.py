@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 RESOLVED, REFUSED, NOT_CHECKED, NOT_NEEDED = "resolved", "refused", "not checked", "not needed"
 """What a resolver said: it found releases of everything that fit; there are none; it could not be asked; no release moves."""
+NO_REMEDY = "no remedy is known"
+"""Why a finding stays of which nothing more can be told."""
 
 
 class FileChange(NamedTuple):

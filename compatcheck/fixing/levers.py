@@ -49,28 +49,28 @@ def _sets(remedy: Mapping[str, Any]) -> bool:
 
 
 class Blame:
-    """The packages whose releases findings rest on; what the rules compare is looked up once."""
+    """The packages whose releases may clear findings."""
 
     def __init__(self, rules: RuleSet, subjects: Iterable[Subject]) -> None:
         """Keep the rules, and the subjects as they are."""
         self._rules = rules
         self._subjects = {subject.id: subject for subject in subjects}
-        self._compared: dict[str, frozenset[str]] = {}
 
     def packages(self, finding: Finding) -> frozenset[str]:
-        """Return the packages whose releases a finding rests on; none where its remedies are all of another kind."""
-        names = {fact.name for fact in finding.facts}
+        """Return the packages that a remedy of a finding moves, and those that a fact says do not go together.
+
+        Another package that its rule asks about mends nothing: an older one is from before a default, a check or a feature of
+        the run's. That a run may not fit names the packages of what decides it.
+        """
+        moving = (remedy["target"] for remedy in self.remedies(finding) if remedy["verb"] in _RELEASES)
+        names = {name for target in moving for name in target}
+        names |= {fact.name for fact in finding.facts if finding.is_about_fit and "." not in fact.name}
         for fact in finding.facts:
             if fact.name in _COMPARED and isinstance(fact.value, tuple):
                 names |= {*map(str, fact.value), *_COMPARED[fact.name]}
-        if not names.isdisjoint((*COMPONENT_FACTS, *COMPONENT_FACTS.values())):
+        if not names.isdisjoint(COMPONENT_FACTS):
             names.add("torch")  # its build brings the CUDA libraries
-        if finding.rule_id not in self._compared:
-            rule = self._rules.find(finding.rule_id)
-            codes = () if rule is None else (rule.when, rule.unless)
-            self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
-        names |= self._compared[finding.rule_id]
-        return frozenset() if self._is_mended_in_place(finding, names) else frozenset(names)
+        return frozenset(names)
 
     def remedies(self, finding: Finding) -> Iterator[Mapping[str, Any]]:
         """Yield the remedies of a finding's rule whose condition is not known to be false here."""
@@ -86,20 +86,6 @@ class Blame:
                 or condition_of(remedy, FactScope(facts, subject.environment, self._rules))
             ):
                 yield remedy
-
-    def _is_mended_in_place(self, finding: Finding, names: Iterable[str]) -> bool:
-        """Tell whether a rule about one package names a setting or a step by hand, and no release.
-
-        An older one is none: it is from before what the rule is about, a default, a check or a feature of the run's.
-        """
-        verbs = {remedy["verb"] for remedy in self.remedies(finding)}
-        if not verbs or not verbs.isdisjoint(_RELEASES):
-            return False
-        rule = self._rules.find(finding.rule_id)
-        if rule is None or rule.kind == "default-change":
-            return rule is not None
-        about = {name for clause in rule.clauses for name in clause.packages}
-        return len(about) == 1 and about.issuperset(self._rules.packages.intersection(names))
 
 
 class Levers(NamedTuple):
@@ -377,12 +363,3 @@ def _short_of_remedies(
                 named = [compile_specifier(str(one["target"][name])) for one in remedies if name in one["target"]]
                 found.setdefault(name, []).append((list(named), affected))
     return found
-
-
-def _compared(code: Any) -> Iterator[str]:  # noqa: ANN401 (a compiled expression)
-    """Yield the packages that ``installed(package, range)`` names in an expression."""
-    if isinstance(code, list) and code:
-        if code[:2] == ["call", "installed"]:
-            yield from (part[1] for part in code[2:3] if part[0] == "value")
-        for part in code[1:]:
-            yield from _compared(part)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import EFFECTS, MAJOR_RELEASE, worst_effect
 from compatcheck.core.errors import InputError
-from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
+from compatcheck.core.fix import NO_REMEDY, NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
 from compatcheck.core.named_tuple import NamedTuple
 from compatcheck.core.progress import follow
 from compatcheck.core.units import format_bytes
@@ -17,8 +17,10 @@ from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
 from compatcheck.fixing.search import Changes, Search, Shortage, State, by_series
+from compatcheck.matching.remedies import say_unspelled
 from compatcheck.memory.closed_form.verdict import SAFE
 from compatcheck.resolution.pins import allows
+from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -393,6 +395,7 @@ class Group:
     def _describe(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Say of each change where it is written and which findings come back without it, or go with it alone."""
         cleared = self._cleared(changes)
+        failing = targets_of(self.evaluation.failing(changes)) | targets_of(self.failing)
         native = {
             document.source.path
             for subject in self.subjects
@@ -401,17 +404,21 @@ class Group:
         }
         described = []
         for change in changes:
-            without = cleared - self._cleared([other for other in changes if other is not change], whole=False)
+            others = [other for other in changes if other is not change]
+            without = cleared - self._cleared(others, whole=False)
+            kept_out = _rules_of(targets_of(self.evaluation.failing(others, whole=False)) - failing)
+            comes_in = f"without it {', '.join(kept_out)} would come in" if kept_out else None
             clears = _rules_of(without | (cleared & self._cleared([change], whole=False)))
             if change.kind != VERSION:
                 told = NATIVE_NOTE if any(edit.path in native for edit in change.edits) else None
-                note = "; ".join(filter(None, (change.note, told))) or None
+                note = "; ".join(filter(None, (change.note, told, comes_in))) or None
                 described.append(change._replace(clears=clears, note=note))
                 continue
             package = self.levers.packages.get(change.name)
             found = [] if package is None else self.files.edits(package, change)
             edits, places = tuple(edit for _, edit in found), tuple(place for place, _ in found)
-            note = NATIVE_NOTE if any(edit.path in native for edit in edits) else None
+            told = NATIVE_NOTE if any(edit.path in native for edit in edits) else None
+            note = "; ".join(filter(None, (told, comes_in))) or None
             command = None if edits else self.files.command({change.name: change.version})
             described.append(change._replace(clears=clears, edits=edits, places=places, note=note, command=command))
         return tuple(described)
@@ -448,7 +455,16 @@ class Group:
             return self._say_nearest(finding)
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"
-        return "no remedy is known"
+        return self._say_unspelled(finding) or NO_REMEDY
+
+    def _say_unspelled(self, finding: Finding) -> str | None:
+        """Say that a run's program has no setting for what the remedies of a finding set."""
+        rule = self.rules.find(finding.rule_id)
+        subject = next(one for one in self.subjects if one.id == finding.subject)
+        if rule is None:
+            return None
+        scope = FactScope(subject.roles[finding.role], subject.environment, self.rules)
+        return say_unspelled(rule, scope, subject.documents, finding.role)
 
     def _versions(self, name: str) -> Iterator[str]:
         """Yield the releases of a package that stand in the environments."""

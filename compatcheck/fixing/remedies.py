@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.builds import label_of, with_label
 from compatcheck.core.effects import MINOR_RELEASE
-from compatcheck.core.fix import VERSION, Change, install_command
+from compatcheck.core.fix import NO_REMEDY, VERSION, Change, install_command
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.summary import size_text
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _UNTRIED = frozenset({"env", "note"})
 """What a remedy asks for that is neither a release nor a setting."""
 _RELEASES = frozenset({"upgrade", "downgrade"})
+_VARIABLE = "env "
+"""What a need that is a variable of the environment begins with."""
 _MOST_TRIED = 8
 """Releases of a package that are tried for one remedy."""
 
@@ -91,19 +93,26 @@ def _try_setting(
     if len({edit.path for edit in change.edits}) > 1:  # each file has a word of its own
         each = " and ".join(f"{line} at {place}" for place, line in change.where)
         text = f"set {each} ({', '.join(name for name, _ in change.facts)})"
-    if left is not None:
+    if left is not None and left.status == "possible":
+        variables = ", ".join(need.removeprefix(_VARIABLE) for need in left.needs)
+        text = f"{text}; {variables}, which is not known here, may keep it"
+    elif left is not None:
         text = f"{text}; leaves {size_text(left.impact)}"
     return _say_brings(written._replace(text=text, settings=change.facts), brings)
 
 
 def _find_left(finding: Finding, change: Change, evaluation: Evaluation) -> Finding | None:
-    """Return what a setting leaves of a finding where that is not all: a smaller batch makes fewer logits, and makes them."""
+    """Return what a setting leaves of a finding where that is not all: a smaller batch makes fewer logits, and makes them.
+
+    What only a variable of the environment can bring back then, no setting clears for certain.
+    """
     target, size = target_of(finding), finding.impact and finding.impact.expected_bytes
-    if not size:
+    left = next((one for one in evaluation.findings((change,)) if target_of(one) == target), None)
+    if left is not None and left.status == "possible" and all(need.startswith(_VARIABLE) for need in left.needs):
+        return left
+    if not size or left is None or left.status != "affected":
         return None
-    after = (one for one in evaluation.findings((change,)) if target_of(one) == target and one.status == "affected")
-    left = next(after, None)
-    rest = None if left is None or left.impact is None else left.impact.expected_bytes
+    rest = None if left.impact is None else left.impact.expected_bytes
     return None if rest is None or rest > size / 2 else left
 
 
@@ -215,7 +224,11 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     def agrees(remedy: FindingRemedy) -> bool:
         return all(moves.get(name, release) == release for name, release in remedy.releases)
 
-    stays = {target_of(finding): why for finding, why in plan.remaining if finding.is_about_fit}
+    stays = {
+        target_of(finding): why
+        for finding, why in plan.remaining
+        if finding.is_about_fit or not (finding.remedies or why == NO_REMEDY)
+    }
 
     def adjust(finding: Finding) -> Finding:
         if target_of(finding) in stays:

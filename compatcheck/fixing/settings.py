@@ -24,11 +24,12 @@ from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.fixing.rereading import is_of_allocator, reread, reread_variables
 from compatcheck.frameworks.keys import Expression, find_keys
 from compatcheck.matching.engine import never_runs
-from compatcheck.matching.remedies import condition_of
+from compatcheck.matching.remedies import DESCRIBED, condition_of
 from compatcheck.resolution.pins import read_pins
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.spelling import find_spellings, is_own_code
+from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 
 DISTANCE = (0, 0, 1)
 """A setting goes less far than any release."""
-
-DESCRIBED = ("run.", "hardware.", "environment.")
-"""Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
-
 
 _STATED = frozenset({"configuration", "script"})
 """Origins of facts that a file of the run states."""
@@ -351,12 +348,15 @@ def _spell_by_hand(
 
 
 def _takes_options(document: Document, files: EditableFiles) -> bool:
-    """Tell whether a command is given ``--key value``, not ``key=value``."""
+    """Tell whether a command is given ``--key value``, not ``key=value``: as it is written, or as its program takes it."""
     path = document.source.path
     if not document.is_command or not os.path.isfile(path):
         return False
     text = (files.text(path) or "").replace("-", "_")
-    return any(f"__{key}" in text for key in document.lines)
+    if any(f"__{key}" in text for key in document.lines):
+        return True
+    pairs = any(one.takes_overrides or one.takes_pairs for one in lineage(document.reader))
+    return not (pairs or any(f"{key}=" in text for key in document.lines))
 
 
 def _propose(

@@ -10,7 +10,8 @@ from compatcheck.core.document import Gap, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.pattern import lazy_compile
 from compatcheck.frameworks.conversions import ByWords
-from compatcheck.frameworks.translation import flatten
+from compatcheck.frameworks.translation import flatten, quote_dotted
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,8 @@ def read_filled_in(
     Raises:
         InputError: nothing in the file was understood.
     """
+    if not find_program(reader.READER).takes_dotted_keys:
+        data = quote_dotted(data)
     reading = reader.read(data, path)
     found = [(key, value) for key, value in flatten(data) if _is_filled_in(value)]
     if not found or not reading.documents:

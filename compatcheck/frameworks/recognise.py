@@ -674,13 +674,11 @@ class _ReferenceReader:
             raise InputError(msg, source=place, hint="name another file")
         if (real in self.present and not own) or (kind == "program" and not self.files.is_file(file)):
             return ()
-        passed = document.passed
         if kind == "config" and document.reader in _composing(file, self.files):
             kind = document.reader  # of its keys some, or none, tell whose they are
-        found = (
-            _read_kind(kind, file, self.files, passed) if self.files.exists(file) else _read_shipped(kind, name, place)
-        )
-        found = found or _read_kind(kind, file, self.files, passed)
+        there = self.files.exists(file)
+        found = _read_named(kind, file, document, self.files) if there else _read_shipped(kind, name, place)
+        found = found or _read_named(kind, file, document, self.files)
         if kind == "program" and not any(map(_says_of_run, found)) and _starts_something(file, self.files):
             self.silent.add(real)
         if kind == "config" and any(one.reader in _bases(document.reader) for one in found):
@@ -859,6 +857,21 @@ def _read_kind(kind: str, file: str, files: Files, passed: Mapping[str, object] 
     if file.lower().endswith(".py"):  # it may be laid over others
         return _read_text(kind, file, text, files)
     return _read_alone(kind, file, text)
+
+
+def _read_named(kind: str, file: str, document: Document, files: Files) -> tuple[Document, ...]:
+    """Read a file that a document names: of one whose keys tell nothing, a command tells whose it is, but for one of a script.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return _read_kind(kind, file, files, document.passed)
+    except InputError:
+        own = kind == "config" and document.is_command and all(one[0] != "program" for one in document.references)
+        if not own or find_configuration_reader(document.reader) is None:
+            raise
+        return _read_kind(document.reader, file, files)
 
 
 @lru_cache(maxsize=32)

@@ -54,6 +54,16 @@ def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = (
             yield key, value
 
 
+def quote_dotted(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Quote the names in a file that have a dot, so that none is taken for a section and an entry of it."""
+    return {
+        f'"{name}"' if "." in name else name: quote_dotted(value)
+        if isinstance(value, Mapping) and all(isinstance(one, str) for one in value)
+        else value
+        for name, value in data.items()
+    }
+
+
 def translate(
     leaves: Iterator[tuple[str, Any]],
     table: Mapping[str, tuple[Key, ...]],

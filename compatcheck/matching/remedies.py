@@ -12,7 +12,7 @@ from compatcheck.resolution.binaries import with_same_build
 from compatcheck.resolution.imported import FRAMEWORK
 from compatcheck.resolution.scope import COMPONENT_FACTS, STATED, FactScope
 from compatcheck.rules.expression import Unknown, evaluate, ranges
-from compatcheck.rules.programs import ANY, lineage
+from compatcheck.rules.programs import ANY, find_program, lineage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,38 +92,58 @@ def condition_of(remedy: Mapping[str, Any], scope: FactScope) -> object:
 def _set(
     target: Mapping[str, Any], scope: FactScope, documents: Sequence[Document], role: str
 ) -> tuple[str, str | None] | None:
-    words = []
+    words = [_spell(*fact, scope, documents, role) for fact in _open(target, scope)]
+    return (f"set {', '.join(filter(None, words))}", None) if words and None not in words else None
+
+
+def _open(target: Mapping[str, Any], scope: FactScope) -> Iterator[tuple[str, Any]]:
+    """Yield what a remedy sets and what is not in force already."""
+    return (
+        (name, value) for name, value in target.items() if name not in scope.facts or scope.facts[name].value != value
+    )
+
+
+def _spell(name: str, value: object, scope: FactScope, documents: Sequence[Document], role: str) -> str | None:
+    """Return the words by which a person states a fact in this run; None where its programs have none."""
     files = [document for document in documents if document.reader != "native"]
     if files:
         from compatcheck.resolution.spelling import find_spellings, is_own_code  # noqa: PLC0415 (only with configurations)
 
-    framework = scope.facts.get("training.framework")
-    for name, value in target.items():
-        if name in scope.facts and scope.facts[name].value == value:
-            continue
-        spelled = next(find_spellings(files, name, value, role, scope), None) if files else None
-        if spelled is not None:
-            words.append(f"{' to '.join(spelled.written)} ({name})")
-            continue
-        stated = scope.facts[name].sources if name in scope.facts else ()
-        if name.startswith(_OF_ALLOCATOR) and stated and stated[0].key:
-            option = f"{name.removeprefix(_OF_ALLOCATOR)}:{value}"
-            words.append(f"{option} in {stated[0].key} ({name})")
-            continue
-        if files and not is_own_code(files):
-            return None
-        key = key_of(name, scope)
-        if key is not None and isinstance(value, str):
-            words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value
-        elif key is not None:
-            words.append(f"{key} to {_word(value)} ({name})")
-        elif framework is None:
-            words.append(f"{name} to {_word(value)}")
-        else:
-            from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (parsed only for these words)
+    spelled = next(find_spellings(files, name, value, role, scope), None) if files else None
+    if spelled is not None:
+        return f"{' to '.join(spelled.written)} ({name})"
+    stated = scope.facts[name].sources if name in scope.facts else ()
+    if name.startswith(_OF_ALLOCATOR) and stated and stated[0].key:
+        return f"{name.removeprefix(_OF_ALLOCATOR)}:{value} in {stated[0].key} ({name})"
+    if files and not is_own_code(files):
+        return None
+    key = key_of(name, scope)
+    if key is not None and isinstance(value, str):
+        return f"{name} to {value} (key {key})"  # the program may have a word of its own for the value
+    if key is not None:
+        return f"{key} to {_word(value)} ({name})"
+    if "training.framework" not in scope.facts:
+        return f"{name} to {_word(value)}"
+    from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (parsed only for these words)
 
-            words.append(f"{name} ({vocabulary()[name].meaning}) to {_word(value)}")
-    return (f"set {', '.join(words)}", None) if words else None
+    return f"{name} ({vocabulary()[name].meaning}) to {_word(value)}"
+
+
+DESCRIBED = ("run.", "hardware.", "environment.")
+"""Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
+
+
+def say_unspelled(rule: CompiledRule, scope: FactScope, documents: Sequence[Document], role: str) -> str | None:
+    """Say that the run's program has no setting for what the remedies of a rule set; None where that is not what is missing."""
+    framework = scope.facts.get(FRAMEWORK)
+    settings = (one for one in scope.rules.texts(rule).remedies if one["verb"] == "set" and condition_of(one, scope))
+    facts = (fact for one in settings for fact in _open(one["target"], scope) if not fact[0].startswith(DESCRIBED))
+    missing = dict.fromkeys(
+        f"{name} {_word(value)}" for name, value in facts if _spell(name, value, scope, documents, role) is None
+    )
+    if framework is None or not missing:
+        return None
+    return f"{find_program(str(framework.value)).label} has no known setting for {' or '.join(missing)}"
 
 
 def key_of(name: str, scope: FactScope) -> str | None:

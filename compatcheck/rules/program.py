@@ -63,6 +63,10 @@ class Program(NamedTuple):
     """It does not start with a key that its release does not know: what reads one is another release, or a fork."""
     takes_overrides: bool = False
     """Its command line is Hydra's, which takes ``key=value`` for a key that its file has and ``++key=value`` for any."""
+    takes_pairs: bool = False
+    """Its command line takes ``key=value`` without dashes, and none of Hydra's signs."""
+    takes_dotted_keys: bool = False
+    """In its files, too, ``a.b: 1`` says what ``a: {b: 1}`` says; other parsers take it for one name."""
     ignores_unknown_keys: tuple[str, ...] = ()
     """Its keys and sections that it passes over where its release does not know them or what they hold; ``*`` for all."""
     runs_as: str | None = None

@@ -58,7 +58,7 @@ class Remedy:
     target: Mapping[str, Any]
     """Package → specifier, fact → value, or variable → value; empty for ``note``."""
     safety: str
-    """``safe``: same result; ``unsafe``: may change behaviour, speed or re-open another rule."""
+    """``safe``: same result, slower at most; ``unsafe``: may change behaviour or re-open another rule."""
     note: str | None = None
     when: str | None = None
     """Condition under which it is one, as `Rule.when`; None where it always is."""

@@ -448,11 +448,13 @@ def _try_plan(run: Run, subject: Subject, before: Sequence[Finding]) -> Iterator
             for name in remedy["target"]
         }
         blame = Blame(RULES, [subject])
-        advised |= {*OF_PYTORCH}.union(*(blame.packages(one) for one in before if one.rule_id.startswith("_stack/")))
+        about_packages = (one for one in before if any(fact.name.startswith("environment.") for fact in one.facts))
+        advised |= {*OF_PYTORCH}.union(*map(blame.packages, about_packages))
         if strangers := [
             one.instruction
             for one in moves
-            if not one.follows and one.name not in advised and not any(one.name in c.why for c in moves if c.follows)
+            if not (one.follows or one.name in advised or "would come in" in (one.note or ""))
+            and not any(one.name in c.why for c in moves if c.follows)
         ]:
             yield "plan moves what no rule names", f"{words}: {strangers}"
         if len(changes) > 1:
@@ -507,13 +509,13 @@ def _try_plan(run: Run, subject: Subject, before: Sequence[Finding]) -> Iterator
         for change in changes:
             if change.kind == SETTING and change.safe:
                 for one in before:
-                    compiled = RULES.find(one.rule_id)
+                    compiled = RULES.find(one.rule_id) if one.status == "affected" else None
                     remedies = RULES.texts(compiled).remedies if compiled is not None else ()
                     if any(
                         r["verb"] == "set" and dict(change.facts) == dict(r["target"]) and r["safety"] != "safe"
                         for r in remedies
                     ):
-                        yield "plan calls an unsafe setting safe", words
+                        yield "plan calls an unsafe setting safe", f"{words}: {one.rule_id}"
     finally:
         restore(texts)
 
@@ -522,8 +524,8 @@ def cells(wanted: Sequence[str] = (), letters: str = "Sm") -> Iterator[tuple[Rul
     programs, matrix = read_programs(), read_matrix()
     every = int(os.environ.get("SAMPLE", "99"))
     for rule in load_rules(ROOT / "rules"):
-        if rule.status != "active" or not rule.examples.match:
-            continue
+        if rule.status != "active" or not rule.examples.match or rule.kind == "folklore":
+            continue  # folklore is told beside findings
         columns = [
             program
             for program, letter in zip(programs, matrix[rule.id], strict=True)

@@ -192,7 +192,7 @@ def replace_switch(path: str, text: str, key: str, new: str, line: int | None = 
     if _is_script(path, text):
         pattern = re.compile(rf"(?<![\w.-])(--{name.replace('_', '[-_]')})(?![\w.=-])")
     else:
-        pattern = re.compile(rf"""(?<![\w.-])({name})(?=["']?[ \t]*:[ \t]*true\b)""", re.IGNORECASE)
+        pattern = re.compile(rf"""(?<![\w.-])({name})(?=["']?[ \t]*[:=][ \t]*true\b)""", re.IGNORECASE)
     found = pattern.search(text, _start_of(text, line or 1))
     return None if found is None else TextEdit(path, *found.span(1), f"--{new}" if _is_script(path, text) else new)
 
@@ -222,7 +222,8 @@ def describe_edit(text: str, edit: TextEdit) -> str:
     if _is_script(edit.path, text):
         if not edit.new:
             return f"without {text[edit.start : edit.end].strip()}"
-        before = None if edit.start == edit.end else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
+        whole = edit.start == edit.end or edit.new.startswith("--")  # a switch in the place of another
+        before = None if whole else re.search(r"[\w.+@/-]+(?:=|[ \t]+)$", text[: edit.start])
         return (("" if before is None else before[0]) + edit.new).strip()
     after = apply_edits({edit.path: text}, [edit])[edit.path].removeprefix(_MARK)
     known, start = (

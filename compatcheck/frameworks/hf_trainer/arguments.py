@@ -68,10 +68,9 @@ def open_arguments(
     opened, skipped, references = _open_sections(data, source)
     leaves = dict(flatten(opened, stop={"deepspeed", *whole}))
     meanings: Table = dict(table)
-    precision = read_precision(opened)
-    if precision is not None:
-        key, _ = precision
-        meanings[key] = (Key("training.mixed_precision", ByWords({"true": key, "false": "no"}, "leave")),)
+    deciding, _ = read_precision(opened) or (None if "bf16" in opened else "bf16", None)
+    if deciding is not None:
+        meanings[deciding] = (Key("training.mixed_precision", ByWords({"true": deciding, "false": "no"}, "leave")),)
     fsdp = [Key(fact, constant(value)) for fact, value in _fsdp(opened.get("fsdp"))]
     if "fsdp" in meanings:
         meanings["fsdp"] = tuple(fsdp) or (Key("training.sharding", _WHOLE),)
@@ -158,9 +157,13 @@ def _open_sections(
     return opened, skipped, named
 
 
+_PRECISIONS = ("bf16", "fp16")
+"""Switches of a mixed precision, the one that decides first."""
+
+
 def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the key that decides the mixed precision and what it says; None when neither key is there."""
-    for key in ("bf16", "fp16"):
+    for key in _PRECISIONS:
         if data.get(key) is True:
             return key, key
     if data.get("bf16") is False and data.get("fp16") in (None, False):

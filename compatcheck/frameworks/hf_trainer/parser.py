@@ -225,7 +225,3 @@ def _unresolved_sections(options: Mapping[str, Argument]) -> Iterable[Unresolved
     argument = options.get("deepspeed")
     if argument is not None and argument.why is not None:
         yield Unresolved("training.zero_stage", "deepspeed", argument.why)
-    for name in ("bf16", "fp16"):
-        found = options.get(name)
-        if found is not None and found.why is not None:
-            yield Unresolved("training.mixed_precision", name, found.why)

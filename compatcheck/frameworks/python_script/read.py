@@ -86,8 +86,6 @@ if TYPE_CHECKING:
 
 
 _DECIDES = {
-    "bf16": ("training.mixed_precision",),
-    "fp16": ("training.mixed_precision",),
     "fsdp": ("training.sharding", "training.fsdp_offload_params"),
     "gradient_checkpointing_kwargs": ("training.use_reentrant",),
     "peft_config": ("training.peft",),

@@ -173,6 +173,19 @@ def test_a_default_that_a_setting_gives_back_blames_no_release() -> None:
             ),
             "deepspeed/deepcompile-reduce-targets-kept",  # the newer release is a remedy of stage 1 alone
         ),
+        (  # whose ``when`` compares transformers, too
+            "flash-attn==2.8.3\ntransformers==4.46.3\ntorch==2.5.1",
+            (
+                "model: {from: llama-3-8b, attn_implementation: flash_attention_2}\nhardware: {multiprocessors: 132}\n"
+                "training: {framework: hf_trainer, full_determinism: true, packing: false, micro_batch_size: 1}\n"
+            ),
+            "flash-attn/deterministic-backward-splits-dq",
+        ),
+        (  # torchao is what its remedies move
+            "peft==0.19.0\ntorchao==0.15.0",
+            "model: {from: llama-3-8b, quantization: none}\ntraining: {framework: custom, peft: lora}\n",
+            "peft/torchao-older-than-it-accepts",
+        ),
     ],
 )
 def test_what_a_setting_or_a_hand_mends_blames_no_release(requirement: str, facts: str, rule_id: str) -> None:

@@ -64,3 +64,37 @@ def test_a_switch_that_is_turned_off_is_dropped_from_its_command(tmp_path: Path)
     assert "+vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size 2\n" in told
     assert "without --enable-sleep-mode" in told
     assert "free_cache_engine" not in told
+
+
+def test_a_setting_that_a_program_has_no_word_for_is_said(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(
+        "roll==0.3.0\ntransformers==4.57.1\nmegatron-core==0.14.0\ntransformer-engine==2.8.0\ntorch==2.8.0\nflash-attn==2.8.3\n"
+    )
+    (tmp_path / "roll.yaml").write_text(
+        "pretrain: Qwen/Qwen2.5-1.5B\nadv_estimator: grpo\nnum_gpus_per_node: 8\nrollout_batch_size: 64\n"
+        "actor_train:\n  training_args: {per_device_train_batch_size: 2}\n  model_args: {dtype: bf16}\n"
+        "  strategy_args: {strategy_name: megatron_train, strategy_config: {}}\n  device_mapping: list(range(0,8))\n"
+    )
+    said = "ROLL has no known setting for model.attn_implementation sdpa"
+    for command in (["check"], ["fix", "--offline"]):
+        options = [str(tmp_path), "--no-policy", "--set", "hardware.compute_capability=7.5"]
+        told = " ".join(CliRunner().invoke(group, [*command, *options]).output.split())
+        assert said in told
+        assert "no remedy is known" not in told
+
+
+def test_what_a_release_keeps_out_is_said_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==4.57.1\naccelerate==1.11.0\ntorch==2.1.0\n")
+    (tmp_path / "acc.yaml").write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 1\nnum_processes: 8\n")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml train.py\n")
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')\n"
+        "args = TrainingArguments(output_dir='out', bf16=True, gradient_accumulation_steps=1)\n"
+        "Trainer(model=model, args=args).train()\n"
+    )
+    facts = ("training.fsdp_wraps_frozen_apart=false", "training.peft=lora", "model.trainable_parameters=20971520")
+    options = [str(tmp_path), "--no-policy", "--offline", *(word for one in facts for word in ("--set", one))]
+    told = " ".join(CliRunner().invoke(group, ["fix", *options]).output.split())
+    assert "accelerate 1.11.0 → 1.14.0" in told
+    assert "(without it accelerate/fsdp2-embedding-and-head-stay-gathered would come in)" in told

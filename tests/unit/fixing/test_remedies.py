@@ -282,3 +282,15 @@ def test_a_package_that_moves_back_goes_behind_its_own_requirements(accelerate: 
     told = " ".join(run("check", str(listed), "--no-policy").out.split())
     assert "no known release of peft" not in told
     assert f"accelerate {accelerate} → 0.32.0" in told
+
+
+def test_what_a_variable_alone_may_keep_is_said_behind_the_setting() -> None:
+    Path("requirements.txt").write_text("flash-attn==2.8.3\ntransformers==4.46.3\ntorch==2.5.1\n")
+    Path("facts.yaml").write_text(
+        "compatcheck: 1\nmodel: {from: llama-3-8b, attn_implementation: flash_attention_2}\nhardware: {multiprocessors: 132}\n"
+        "training: {framework: hf_trainer, full_determinism: true, packing: false, micro_batch_size: 1}\n"
+    )
+    told = " ".join(
+        run("check", ".", "--no-policy", "--select", "flash-attn/deterministic-backward-splits-dq").out.split()
+    )
+    assert "at facts.yaml:4; FLASH_ATTENTION_DETERMINISTIC, which is not known here, may keep it" in told

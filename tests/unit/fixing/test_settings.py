@@ -553,3 +553,53 @@ def test_a_mapping_within_a_mapping_is_written_as_one(name: str, text: str, afte
     assert change is not None
     (edit,) = change.edits
     assert edit.new.replace('"', "'") == after.replace('"', "'").removesuffix(")")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "after"),
+    [
+        (
+            "train.py",
+            "TrainingArguments(output_dir='out', bf16=True)",
+            "TrainingArguments(output_dir='out', fp16=True)",
+        ),
+        ("train.py", "TrainingArguments(output_dir='out')", "TrainingArguments(output_dir='out', fp16=True)"),
+        ("sft.yaml", "bf16: true\n", "fp16: true\n"),
+        ("sft.sh", "swift sft --model Qwen/Qwen2.5-7B --dataset a --bf16 true\n", " --dataset a --fp16 true\n"),
+    ],
+)
+def test_a_precision_is_written_as_the_switch_of_its_trainer(name: str, text: str, after: str) -> None:
+    if name.endswith(".py"):
+        text = f"from transformers import *\nargs = {text}\nTrainer(model='Qwen/Qwen2.5-7B', args=args).train()\n"
+    elif name.endswith(".yaml"):
+        text = LLAMAFACTORY.replace("bf16: true\n", text)
+    Path(name).write_text(text)
+    (subject,) = gather_all(as_inspection(Request(paths=(name,), here=False)), open_rules(), {}).subjects
+    change = find_setting(
+        subject, "train", {"training.mixed_precision": "fp16"}, "safe", None, open_rules(), EditableFiles([subject])
+    )
+    assert change is not None
+    (edit,) = change.edits
+    assert not change.written[0].startswith("a ")
+    assert after in text[: edit.start] + edit.new + text[edit.end :]
+
+
+@pytest.mark.parametrize(
+    ("command", "fact", "written"),
+    [
+        ("trl sft --config missing.yaml", "training.gradient_checkpointing", "--gradient_checkpointing true"),
+        (
+            "tune run full_finetune_single_device --config missing.yaml",
+            "training.gradient_checkpointing",
+            "enable_activation_checkpointing=true",
+        ),
+    ],
+)
+def test_an_option_is_named_by_hand_as_its_command_takes_it(command: str, fact: str, written: str) -> None:
+    Path("run.sh").write_text(f"{command}\n")
+    Path("requirements.txt").write_text("trl==0.24.0\ntorchtune==0.6.1\ntransformers==4.57.1\ntorch==2.9.0\n")
+    rules = open_rules()
+    (subject,) = gather_all(as_inspection(Request(paths=(".",), here=False)), rules, {}).subjects
+    change = find_setting(subject, "train", {fact: True}, "safe", None, rules, EditableFiles([subject]))
+    assert change is not None
+    assert (change.written, change.edits) == ((written,), ())

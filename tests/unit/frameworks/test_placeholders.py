@@ -115,3 +115,32 @@ def test_what_follows_from_several_keys_is_open_where_one_of_them_is_not_known(
     documents = read_filled_in(reader, data, "c.yaml").documents  # type: ignore[arg-type]  # mappings
     assert fact not in {one.fact for document in documents for one in document.statements}
     assert fact in {one.fact for document in documents for one in document.unresolved}
+
+
+DOTTED = {**BASE, "gradient_checkpointing_kwargs.use_reentrant": True}
+LITGPT = {"checkpoint_dir": "c", "train": {"global_batch_size": 8}, "train.micro_batch_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("reader", "data", "fact", "value"),
+    [
+        ("hf_trainer", DOTTED, "training.use_reentrant", None),
+        (
+            "hf_trainer",
+            {**BASE, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
+            "training.use_reentrant",
+            True,
+        ),
+        ("litgpt", LITGPT, "training.micro_batch_size", 2),
+    ],
+)
+def test_a_name_with_a_dot_is_a_section_where_its_parser_makes_it_one(
+    reader: str, data: dict[str, object], fact: str, value: object
+) -> None:
+    """HfArgumentParser knows no such argument; jsonargparse, which LitGPT has, reads it as the entry of a section."""
+    found = find_configuration_reader(reader)
+    assert found is not None
+    (document,) = read_filled_in(found, data, "c.yaml").documents
+    assert {one.fact: one.value for one in document.statements}.get(fact) == value
+    if value is None:
+        assert [key for key, _ in document.unread] == ['"gradient_checkpointing_kwargs.use_reentrant"']

@@ -49,7 +49,6 @@ def test_values_nobody_knows_are_listed() -> None:
         ("training.gradient_accumulation_steps", "gradient_accumulation_steps"),
         (None, "deepspeed"),
         ("training.zero_stage", "deepspeed"),
-        (None, "bf16"),
         ("training.mixed_precision", "bf16"),
         (None, "run_name"),
     }
