@@ -10,7 +10,6 @@ from compatcheck.core.files import LOCAL, Overlay
 from compatcheck.core.source import Source
 from compatcheck.fixing.edits.text import apply_edits, read_exact
 from compatcheck.frameworks.composition import compose
-from compatcheck.frameworks.recognise import read_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +71,8 @@ def _read_variables(path: str, text: str) -> Iterator[Variables]:
 
 
 def _read_all(path: str, text: str) -> Iterable[Reading]:
+    from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (only where a file is edited)
+
     return read_configurations(path, Overlay(LOCAL, {path: text.encode()}), named=True)
 
 
