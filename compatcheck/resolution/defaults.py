@@ -246,7 +246,9 @@ def contradict_defaults(
         for name, fact in scope.facts.items()
         if name not in names and not (name == STEPS and fact.origin == "derived")
     }
-    apply_defaults(trainers, own, FactScope(facts, scope.environment, scope.rules), facts, role, open_facts)
+    apply_defaults(
+        trainers, own, FactScope(facts, scope.environment, scope.rules, growing=True), facts, role, open_facts
+    )
     if trainers:
         _count_batch(facts)
     return tuple(

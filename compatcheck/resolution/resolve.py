@@ -237,7 +237,10 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(claims, facts))
     _describe_gaps(inputs.gaps, facts)
-    unknown_device, scope = _describe_gpu(facts, rules), FactScope(facts, environment, rules, others=others)
+    unknown_device, scope = (
+        _describe_gpu(facts, rules),
+        FactScope(facts, environment, rules, others=others, growing=True),
+    )
     if environment is not None:
         _describe_damage(_find_damage(environment, scope), facts)
     unresolved: dict[str, str] = {}
@@ -277,7 +280,12 @@ def _resolve_role(role: str, inputs: Inputs, others: Mapping[str, Mapping[str, F
     if FRAMEWORK in facts or any(find_program(document.reader).kind == "engine" for document in documents):
         from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
 
-        apply_traits(scope, facts, readers, opened.union(*(gap.facts or () for gap in inputs.gaps)))
+        apply_traits(
+            FactScope(facts, environment, rules, scope.opened, others),
+            facts,
+            readers,
+            opened.union(*(gap.facts or () for gap in inputs.gaps)),
+        )
     derive_from_code(facts, undecided)
     derive(facts, undecided, opened)
     entries[:0] = [(name, merged.automatic[name], why) for name, why in unresolved.items()]

@@ -48,6 +48,10 @@ def _unknown(name: str) -> Unknown:
     return Unknown(frozenset((name,)))
 
 
+def _is_stated(fact: Fact) -> bool:
+    return fact.origin in STATED
+
+
 class FactScope:
     """The names an expression can use, over facts that may still be growing."""
 
@@ -58,6 +62,8 @@ class FactScope:
         rules: RuleSet,
         opened: Opened | None = None,
         others: Mapping[str, Mapping[str, Fact]] | None = None,
+        *,
+        growing: bool = False,
     ) -> None:
         """Take live mappings; nothing is copied.
 
@@ -67,12 +73,14 @@ class FactScope:
             rules: tables and releases.
             opened: the facts that something not read may state.
             others: facts of the roles that are resolved already, by role.
+            growing: while defaults are still added, none of them counts as declared: which come later nobody knows.
         """
         self.facts = facts
         self.environment = environment
         self.rules = rules
         self.opened = opened
         self.others = others or {}
+        self.growing = growing
 
     def value(self, name: str) -> object:
         """Return the value of a fact, or Unknown; what would tell a trait of a program that nobody knows is its name."""
@@ -82,15 +90,18 @@ class FactScope:
         return _unknown(FRAMEWORK if name.startswith(TRAITS) and FRAMEWORK not in self.facts else name)
 
     def declared(self, name: str) -> object:
-        """Tell whether a person, a file or the machine stated the fact; Unknown where what was not read may.
-
-        What a program does by itself is nobody's statement: of a trait it tells whether it is known. Which program a file
-        is for, the file says by being one of that program.
-        """
+        """Tell whether anything decides the fact, the program's own code included; Unknown where what was not read may."""
         fact = self.facts.get(name)
         if fact is None and self.opened is not None and self.opened.holds(name):
             return Unknown(frozenset((name,)))
-        return fact is not None and (fact.origin in STATED or name == FRAMEWORK or name.startswith(TRAITS))
+        if fact is None or not self.growing:
+            return fact is not None
+        return _is_stated(fact) or name == FRAMEWORK or name.startswith(TRAITS)
+
+    def stated(self, name: str) -> object:
+        """Tell whether a person, a file or the machine stated the fact: what a program does by itself is nobody's statement."""
+        declared = self.declared(name)
+        return _is_stated(self.facts[name]) if declared is True else declared
 
     def package(self, name: str) -> Package | None:
         """Return the distribution or component of this name; a fact such as ``runtime.cudnn`` stands in for its component."""

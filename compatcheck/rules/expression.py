@@ -29,6 +29,9 @@ if TYPE_CHECKING:
             """Return the fact's value, or Unknown."""
 
         def declared(self, name: str) -> object:
+            """Tell whether anything decides the fact, a default included: True, False or Unknown."""
+
+        def stated(self, name: str) -> object:
             """Tell whether an input states the fact, as opposed to a default or nothing: True, False or Unknown."""
 
         def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
@@ -141,7 +144,7 @@ def _names(code: Code) -> Iterator[str]:
     kind = code[0]
     if kind == "fact":
         yield code[1]
-    elif kind == "call" and code[1] == "declared":
+    elif kind == "call" and code[1] in {"declared", "stated"}:
         yield code[2][1]
     elif kind not in {"value", "range"}:
         for part in code[2:] if kind == "call" else code[1:]:
@@ -374,6 +377,8 @@ def _needs(*values: object) -> Unknown | None:
 def _call(name: str, arguments: list[Code], scope: Scope) -> object:  # noqa: PLR0911 (one return per function)
     if name == "declared":
         return scope.declared(arguments[0][1])
+    if name == "stated":
+        return scope.stated(arguments[0][1])
     if name == "env":
         return scope.variable(arguments[0][1])
     if name == "installed":

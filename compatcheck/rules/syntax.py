@@ -154,7 +154,7 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Call(func=ast.Name(id=name), args=arguments):
             if functions()[name].expression:
                 return parse(functions()[name].expression)
-            if name in {"declared", "env"}:
+            if name in {"declared", "env", "stated"}:
                 return ["call", name, _literal_text(arguments[0])]
             if name in {"installed", "version_in"}:
                 first = _literal_text(arguments[0]) if name == "installed" else _encode(arguments[0])

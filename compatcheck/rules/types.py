@@ -150,7 +150,7 @@ def _check_values(fact: ast.expr, literal: ast.expr, problems: list[str]) -> Non
 
 
 def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> None:
-    if name == "declared":
+    if name in {"declared", "stated"}:
         argument = arguments[0]
         named = argument.value if isinstance(argument, ast.Constant) else dotted_name(argument)
         if named not in vocabulary():

@@ -108,8 +108,8 @@ def _call(name: str, arguments: list[Any], *, holds: bool) -> str:
     said = [_term(argument).strip("`") for argument in arguments]
     is_ = "is" if holds else "is not"
     match name:
-        case "declared":
-            return f"`{said[0]}` {is_} stated"
+        case "declared" | "stated":
+            return f"`{said[0]}` {is_} {'known' if name == 'declared' else name}"
         case "installed":
             if arguments[1][0] not in {"value", "range"}:
                 return f"a release of `{said[0]}` in `{said[1]}` {is_} installed"

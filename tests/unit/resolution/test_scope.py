@@ -154,7 +154,7 @@ def test_variables() -> None:
 )
 def test_what_the_machine_says_counts_as_declared(origin: str, declared: bool) -> None:  # noqa: FBT001
     fact = Fact("hardware.compute_capability", 7.0, origin)
-    assert FactScope({fact.name: fact}, None, RULES).declared(fact.name) is declared
+    assert FactScope({fact.name: fact}, None, RULES).stated(fact.name) is declared
     assert FactScope({}, None, RULES).declared(fact.name) is False
 
 
