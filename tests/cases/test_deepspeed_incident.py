@@ -127,7 +127,14 @@ def test_hf_trainer_5_with_reentrant_unset_is_affected(rules: RuleSet, stack: St
     assert finding.status == "affected"
 
 
-@pytest.mark.parametrize(("setting", "status"), [({}, None), ({"use_reentrant": False}, "affected")])
+@pytest.mark.parametrize(
+    ("setting", "status"),
+    [
+        ({"peft": "none"}, None),
+        ({"peft": "none", "use_reentrant": False}, "affected"),
+        ({"use_reentrant": False}, None),  # its default is an adapter, beside which the first backward fails
+    ],
+)
 def test_llamafactory_is_reentrant_unless_told_otherwise(
     rules: RuleSet, stack: Stack, setting: dict[str, object], status: str | None
 ) -> None:
