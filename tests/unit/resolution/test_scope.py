@@ -185,7 +185,19 @@ def test_a_trait_is_declared_once_it_is_known() -> None:
     found = FactScope(facts, None, RULES)
     assert found.declared("program.upcasts_unquantised") is True
     assert found.declared("program.keeps_graph") is False
+    assert found.declared("training.packing") is True
+    assert found.stated("training.packing") is False
+
+
+def test_while_defaults_are_added_none_of_them_counts() -> None:
+    """Which comes first is nobody's business: a row would ask of another one that may come later."""
+    facts = {
+        "training.packing": Fact("training.packing", True, "reader-default"),
+        "training.zero_stage": Fact("training.zero_stage", 3, "configuration"),
+    }
+    found = FactScope(facts, None, RULES, growing=True)
     assert found.declared("training.packing") is False
+    assert found.declared("training.zero_stage") is True
 
 
 def test_the_program_a_file_is_for_is_declared() -> None:
