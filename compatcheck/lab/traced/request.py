@@ -205,7 +205,7 @@ def _stated_dtype(read: _Reader) -> str | None:
 def _param_dtype(read: _Reader, config: Mapping[str, Any], mixed: str | None) -> str:
     if stated := _stated_dtype(read):
         return stated
-    if mixed not in {None, "no"}:
+    if mixed not in {None, "no"} and read.get("training.peft") is None:
         return str(
             read.assume("training.param_dtype", "float32", "mixed precision keeps the weights it casts in float32")
         )
