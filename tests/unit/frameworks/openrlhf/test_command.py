@@ -208,3 +208,11 @@ def test_muon_is_deepspeeds_own() -> None:
     found = read("--pretrain m --actor.optim muon --critic.optim adam --advantage_estimator gae")
     assert facts(found, "actor")["training.optimizer_by_deepspeed"] is True
     assert "training.optimizer_by_deepspeed" not in facts(found, "critic")
+
+
+@pytest.mark.parametrize("option", ["--deepcompile", "--ds.deepcompile"])
+def test_compiles_where_deepcompile_is_on(option: str) -> None:
+    """OpenRLHF 0.8.5 ``utils/deepspeed/deepspeed.py`` ``_ds_init_train_model()``: ``engine.compile()``."""
+    actor = facts(read(f"--pretrain m --zero_stage 3 --bf16 {option}", "train_sft"))
+    assert actor["training.deepcompile"] is actor["training.compile"] is True
+    assert "training.compile" not in facts(read("--pretrain m --zero_stage 3 --bf16", "train_sft"))
