@@ -336,6 +336,11 @@ def _tells_training(path: str) -> bool:
     return re.search(_NAMES_TRAINING, os.path.basename(path)) is not None
 
 
+def _tells_library(path: str) -> bool:
+    """Tell whether the name of a file says alone whose configuration it is, whatever it holds."""
+    return re.search(_NAMES_LIBRARY, os.path.basename(path)) is not None
+
+
 _OF_TESTS = lazy_compile(r"(?:^|/)(?:tests?/[^/]*|test_[^/]*|[^/]*_test|conftest)\.py$")
 _WORDS = r"(?:pre|fine[-_]?)?train(?:ing)?|fine[-_]?tun(?:e|ing)|sft|dpo|grpo|kto|orpo|ppo|rloo|rlhf|q?lora"
 _LIBRARIES = r"ds|deepspeed|zero[-_]?[123]?|accelerate|fsdp[12]?|axolotl"
@@ -345,6 +350,7 @@ _NAMES_TRAINING = (
     rf"|(?:{_WORDS}){_END}.*(?:config|arg|argument)s?\.(?:hjson|jsonc?))$"
 )
 """Names that say alone that a file is one of a training; data has the shorter ones, too, as JSON."""
+_NAMES_LIBRARY = r"(?i)^(?:ds[-_]?config|deepspeed|accelerate|fsdp[12]?|axolotl)(?:[-_][^/]*)?\.(?:ya?ml|hjson|jsonc?)$"
 
 
 def _trains(documents: tuple[Document, ...], files: Files) -> bool:
@@ -406,7 +412,9 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     reading = Reading() if reader is None else read_filled_in(reader, data, path)
     if reading.documents:
         return reading
-    if not named and not (_tells_training(path) and (not text.strip() or _states_nothing(data))):
+    if not named and not (
+        _tells_library(path) or (_tells_training(path) and (not text.strip() or _states_nothing(data)))
+    ):
         return None
     if _states_nothing(data) and text.strip() and not named:
         msg = "holds no mapping of keys to values, as its name says it does"

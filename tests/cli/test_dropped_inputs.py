@@ -421,3 +421,19 @@ def test_a_requirement_behind_an_option_is_said(directory: Path) -> None:
         "--pre --index-url https://download.pytorch.org/whl/cu124\ntorch==2.6.0\n"
     )
     assert run("check", directory / "requirements.txt").code == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('[{"zero_optimization": {"stage": 3}}]', id="a list"),
+        pytest.param('{"zero_optimisation": {"stage": 3}, "bf16": {"enabled": true}}', id="misspelt"),
+    ],
+)
+@pytest.mark.parametrize("name", ["ds_config.json", "deepspeed.json", "accelerate_config.yaml", "axolotl.yml"])
+def test_what_is_named_as_a_library_s_configuration_and_is_none_is_said(directory: Path, name: str, text: str) -> None:
+    (directory / "requirements.txt").write_text("torch==2.6.0\n")
+    (directory / name).write_text(text)
+    ran = run("check", directory)
+    assert f"{name}: lists no packages and is no configuration" in " ".join(ran.out.split())
+    assert "1 not checked" in ran.out
