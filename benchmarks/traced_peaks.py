@@ -40,12 +40,16 @@ CONFIGURED = (
 INPUTS = Path(__file__).with_name("inputs")
 """What a person names with ``--module``; functions are called as the models of the fixture."""
 LITGPT = "litgpt_lora.py"
+_RESOURCES = "setuptools==80.9.0"
+"""Lightning 2.1 imports ``pkg_resources``, which setuptools has no more from 82 on."""
 
 
 def build(root: Path, packages: Mapping[str, str], *, litgpt: bool) -> str:
     """Return the interpreter of an environment with the releases that a run names, built if it is missing."""
     wanted = [f"{name}=={packages[name]}" for name in ("transformers", "peft", "lightning") if name in packages]
-    wanted = ["lightning==2.6.6"] if litgpt else [*wanted, *(["requests"] if "lightning" in packages else [])]
+    wanted = (
+        ["lightning==2.6.6"] if litgpt else [*wanted, *(["requests", _RESOURCES] if "lightning" in packages else [])]
+    )
     path = root / "-".join(["traced", *(one.replace("==", "-") for one in wanted)])
     if not path.exists():
         uv = find_uv()

@@ -437,3 +437,18 @@ def test_what_is_named_as_a_library_s_configuration_and_is_none_is_said(director
     ran = run("check", directory)
     assert f"{name}: lists no packages and is no configuration" in " ".join(ran.out.split())
     assert "1 not checked" in ran.out
+
+
+def test_a_script_that_only_merges_checkpoints_is_a_run(directory: Path) -> None:
+    called = "convert_zero_checkpoint_to_fp32_state_dict"
+    (directory / "requirements.txt").write_text("torch==2.4.0\ndeepspeed==0.15.4\n")
+    script = directory / "save.py"
+    script.write_text(
+        f"from deepspeed.utils.zero_to_fp32 import {called}\n{called}('out/checkpoint-500', 'out/fp32')\n"
+    )
+    assert "deepspeed/zero-to-fp32-copies-twice" in run("check", directory).out
+    assert run("check", directory / "requirements.txt", script).code == 0
+    script.write_text(
+        f"def {called}(folder):\n    return {called}(folder)\n"
+    )  # the module that a checkpoint holds a copy of
+    assert "deepspeed/zero-to-fp32-copies-twice" not in run("check", directory).out

@@ -119,6 +119,11 @@ _TRAINS = re.compile(
     r"|^class[^\n]*Trainer\b".encode(),
     re.MULTILINE,
 )
+_CONVERTS = re.compile(
+    rb"^(?!def\b|[#\s])[^\n#]*(?:convert_zero_checkpoint_to_fp32_state_dict|fp32_state_dict_from_zero_checkpoint)\(",
+    re.MULTILINE,
+)
+"""What merges the checkpoints of ranks at the left edge, which is a run as well."""
 _LOOPS = re.compile(rb"\.backward\(")
 """What a loop of its own has beside."""
 _LOOP_AT_EDGE = re.compile(rb"^(?:for|while)\b", re.MULTILINE)
@@ -157,6 +162,8 @@ def starts_training(path: str, files: Files = LOCAL, *, told: bool) -> bool:
         InputError: it cannot be read.
     """
     content = read_bytes(path, files).replace(b"\r", b"\n")  # Python takes either for the end of a line
+    if _CONVERTS.search(content):
+        return True
     trains = _TRAINS.search(content) or (told and _LOOPS.search(content))
     return bool(trains) and (_STARTS.search(content) or (told and _LOOP_AT_EDGE.search(content))) is not None
 
@@ -360,6 +367,10 @@ def _find(path: str, script: Script, objects: Objects, *, launched: bool) -> Fin
         else:
             take_change(one, found)
     take_forwards(found)
+    converts = next((one for one in script.calls() if one.name in _CONVERTS_ZERO), None)
+    if converts is not None:
+        stated = Statement("run.converts_zero_checkpoint", converts.name, value=True)
+        found.statements[converts.name] = (stated, converts.line)
     if found.makes_optimizer:
         found.values.pop("optim", None)
     if not (found.trainers or found.foreign or found.has_arguments or found.is_empty) and has_loop(script):
@@ -601,10 +612,6 @@ def _tell_of_run(found: Findings, script: Script) -> Iterator[Statement]:
     keeps = keeps_model(script.tree, {_BUILDS_ENGINE}) if repeats and "initialize" in script.names else None
     if keeps is not None:
         yield Statement("run.model_outlives_engine", _BUILDS_ENGINE, value=keeps)
-    converts = next((one for one in script.calls() if one.name in _CONVERTS_ZERO), None)
-    if converts is not None:
-        found.lines[converts.name] = converts.line
-        yield Statement("run.converts_zero_checkpoint", converts.name, value=True)
     yield from tell_by_hand(script, gives_back=repeats or bool(found.made.engines) or has_loop(script))
     if applies_autograd_function(found.objects.classes):
         yield Statement("run.uses_autograd_function", "autograd.Function", value=True)
