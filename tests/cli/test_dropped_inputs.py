@@ -452,3 +452,11 @@ def test_a_script_that_only_merges_checkpoints_is_a_run(directory: Path) -> None
         f"def {called}(folder):\n    return {called}(folder)\n"
     )  # the module that a checkpoint holds a copy of
     assert "deepspeed/zero-to-fp32-copies-twice" not in run("check", directory).out
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_setup_cfg_states_the_same_whatever_ends_its_lines(directory: Path, end: str) -> None:
+    text = "[options]\ninstall_requires =\n  torch==2.6.0\n  deepspeed==0.16.4\n"
+    (directory / "setup.cfg").write_bytes(text.replace("\n", end).encode())
+    ran = run("check", directory / "setup.cfg")
+    assert (ran.code, "deepspeed/zero3-params-kept-in-backward" in ran.out) == (0, True)

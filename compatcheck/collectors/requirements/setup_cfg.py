@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import io
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.requirements.pyproject import Stated
@@ -35,7 +36,7 @@ def read_setup_cfg(path: str, files: Files = LOCAL, selection: Selection = DEFAU
     Raises:
         InputError: it cannot be read, is malformed, or states no requirements.
     """
-    text = read_text(path, files, limit=MAX_BYTES)
+    text = io.StringIO(read_text(path, files, limit=MAX_BYTES), newline=None).read()  # a line ends in any way
     parser = configparser.RawConfigParser(strict=False)
     parser.optionxform = _undash  # type: ignore[assignment,method-assign]
     try:
